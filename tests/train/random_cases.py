@@ -62,6 +62,15 @@ def far_values(numbers, n):
     return (1000 + numbers.standard_normal(n)).astype(np.float32)
 
 
+def write_hospitals(folder, numbers):
+    with open(folder / "table.csv", "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["age", "hospital", "weight", "label"])
+        for _ in range(211):
+            rows.writerow([int(numbers.integers(18, 90)), ["north", "south", "east", "sea"][int(numbers.integers(16) ** 0.5)],
+                           round(numbers.normal(70, 12), 2), ["no", "yes"][int(numbers.random() < 0.4)]])
+
+
 def write_table(folder, numbers):
     with open(folder / "table.csv", "w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -103,6 +112,7 @@ DATASETS = {
     "floats_16": Data(arrays(floats_of(205, 3, 16, 16), classes(6)), ARRAYS, 164, (3, 16, 16), "images", classes=6),
     "floats_32": Data(arrays(floats_of(131, 1, 32, 36), classes(2)), (*ARRAYS, "--shards", 2), 104, (1, 32, 36), "images", classes=2),
     "table": Data(write_table, ("--from", "table.csv", "--standardize"), 338, (7,), kind="table", classes=2),
+    "hospitals": Data(write_hospitals, ("--from", "table.csv", "--site", "hospital"), 169, (2,), kind="sites", classes=2),
     "narrow": Data(arrays(floats_of(613, 9), values), ARRAYS, 490, (9,), kind="values"),
     "far": Data(arrays(lambda numbers: floats_of(613, 9)(numbers) + 1, far_values), ARRAYS, 490, (9,), kind="far"),
     "broad": Data(arrays(floats_of(1201, 200), classes(10)), (*ARRAYS, "--shards", 2), 960, (200,), kind="table", classes=10),

@@ -273,7 +273,7 @@ def draw_networks(seed, ulfm):
     """A drawn network in lock-step, at times with its state in shards."""
     chance = random.Random(f"networks {seed}")
     pick = chance.choice
-    dataset = pick([name for name, data in DATASETS.items() if data.kind not in ("pairs", "far")])
+    dataset = pick([name for name, data in DATASETS.items() if data.kind not in ("pairs", "far", "sites")])
     data = DATASETS[dataset]
     _, drawn = build(seed, dataset, 9)
     meshes = [mesh for mesh in MESHES if mesh[1] <= max(1, drawn.layers // 3) and mesh[2] <= (2 if drawn.pairs else 1)]

@@ -32,10 +32,9 @@ import numpy as np
 from dtrain_run import MPIRUN, checkpoint_tensors
 from random_cases import Case, halves, has_batch_norm, ranks_in, stage, valid, without
 from random_networks import build, export
-from random_strategies import FAMILIES, plain_of, same_bits_of
+from random_strategies import FAMILIES, LIMIT_S, plain_of, same_bits_of
 from recovery import has_ulfm
 
-LIMIT_S = 100  # of a run that takes a second or two
 SHRINKING_S = 20  # and of making one case smaller
 FIRST_DATED, DATED_DAYS = 1000, 200  # which seeds the days have
 # Largest differences, relative, of losses, gradient norms and weights. fp64: what sums in another order leave, and what some

@@ -5,6 +5,7 @@ import random
 from random_cases import (DATASETS, PLAIN, Case, draw, draw_batch, draw_how, draw_model, mesh_words, meshes_of, update_rule)
 from random_networks import build, draw_networks
 
+LIMIT_S = 100  # of a run that takes a second or two
 CLASSIFIERS = {"mlp": 5, "cnn": 2, "nbow": 3, "vgg11": 1}
 NO_BATCH_NORM = {"mlp": 5, "cnn": 2, "nbow": 3, "seq2seq": 2, "gpt": 2, "conv_autoencoder": 2}
 
@@ -94,6 +95,9 @@ def draw_copies(seed, ulfm):
             what["fragments"] = chance.randint(1, period)
         if chance.random() < 0.3:
             what["overlap-steps"] = chance.randint(0, period - 1)
+        if what["sync-period"] == "adaptive":
+            for name in ("fragments", "overlap-steps"):
+                what.pop(name, None)
         if mesh[1] > 1:  # each stage cuts its own weights
             what.pop("fragments", None)
     precision = weighted(chance, {"fp64": 8, "fp32": 6, "bf16": 1})
@@ -117,24 +121,29 @@ def draw_federated(seed, ulfm):
     data = DATASETS[dataset]
     clients = pick([1, 2, 3, 5, 8])
     rounds = pick([1, 2, 3])
-    rule = pick(["fedavg", "fedavg", "fednova", "scaffold"])
+    rule = pick(["fedavg", "fedavg", "fedavg", "fednova", "scaffold", "local"])
     what = {"model": model, "model-option": options, "dataset": dataset, "strategy": "fedavg", "clients": clients, "rounds": rounds,
             "local-batch": pick(["all", 7, 16, 33]), "seed": chance.randint(1, 10**6), "local-epochs": pick([1, 1, 2]),
             **update_rule(chance, ("sgd",) if rule in ("fednova", "scaffold") else ("sgd", "adam")), "federated-rule": rule}
+    sites = model == "mlp" and sometimes(0.3)
     if rule == "scaffold":
         what["momentum"] = 0
-    if data.kind == "values":
+    if sites:
+        clients = 4
+        what |= {"dataset": "hospitals", "model-option": {"hidden": "8"}, "clients": clients, "partition": "sites"}
+    elif data.kind == "values":
         what |= {"loss": "mse", "partition": pick(["iid", "quantity=2"])}
     else:
         each = min(max(2, -(-data.classes // clients)), data.classes)
-        what["partition"] = pick(["iid", "dirichlet=2", f"classes={each}", "quantity=2"])
+        what["partition"] = pick(["iid", "dirichlet=2", f"classes={each}", "quantity=2", "pooled" if clients == 1 else "iid"])
     private = sometimes(0.35) and rule == "fedavg" and model != "vgg11"
-    secure = clients >= 3 and sometimes(0.5) and rule == "fedavg" and not private
+    secure = clients >= 3 and sometimes(0.5) and rule == "fedavg" and not private and model != "vgg11"
     if sometimes(0.3) and rule == "fedavg":
         what["proximal-mu"] = 0.1
-    if sometimes(0.4):
+    alone = rule == "local"  # without a server
+    if not alone and sometimes(0.4):
         what |= {"server-optimizer": pick(["momentum", "adam", "yogi"]), "server-rate": pick([0.01, 0.1])}
-    if sometimes(0.25):
+    if not alone and sometimes(0.25):
         what["drop-rate"] = 0.1 if secure else 0.3
     if private:
         what |= {"dp-clip": pick([0.1, 1]), "dp-noise": pick([0.5, 2]), "noise-source": "seeded", "dp-delta": 1e-3,
@@ -143,13 +152,15 @@ def draw_federated(seed, ulfm):
             what["dp-adaptive-clip"] = 0.5
     if secure:
         what |= {"secure-aggregation": "on", "secure-ring": pick([32, 64]), "secure-threshold": clients // 2 + 1}
-    elif sometimes(0.7):
+    elif not alone and sometimes(0.7):
         what["clients-per-round"] = chance.randint(1, clients)
     ranks = max(pick([1, 2, 3, 4]), 2 if secure else 1)
     how = {"RANKS": ranks, "mesh": mesh_words(ranks, 1, 1), "precision": pick(["fp64", "fp64", "fp32", "fp32", "fp32" if private else "bf16"]),
            "threads": pick([1, 1, 2])}
     if sometimes(0.3):
         how["staging"] = pick(["memory", "local=copies"])
+    if not private and sometimes(0.2):
+        how["round-deadline"] = LIMIT_S  # which no round comes to: it changes nothing
     if sometimes(0.15):
         how["ONE_CORE"] = True
     if ulfm and how["RANKS"] > (2 if secure else 1) and sometimes(0.2):  # the server of secure sums needs another rank
@@ -173,7 +184,7 @@ def draw_private(seed, ulfm):
     pick = chance.choice
     network = chance.random() < 0.35
     if network:
-        dataset = pick([name for name, data in DATASETS.items() if data.kind not in ("pairs", "far")])
+        dataset = pick([name for name, data in DATASETS.items() if data.kind not in ("pairs", "far", "sites")])
         while build(seed, dataset, 9)[1].batch_norm:
             seed += 1_000_000
         model, options = f"network-{seed}.pt2", None
