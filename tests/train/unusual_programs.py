@@ -278,6 +278,65 @@ def a_part_kept_in_evaluation_stays_so(binary, folder):
     run(binary, 1, "evaluate", f"runs/kept_alone-0/checkpoints/step-{STEPS:08}", cwd=folder)
 
 
+class KeptRecurrence(KeptInEvaluation):
+    """A recurrent layer with dropout of its own, which drops nothing either."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.back, self.head = nn.LSTM(8, 6, 2, dropout=0.5, batch_first=True), nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.back(x)[0][:, -1])
+
+
+def a_recurrent_part_kept_in_evaluation_drops_nothing(binary, folder):
+    private = ("--dp-clip", 1e9, "--dp-noise", 0, "--noise-source", "seeded", "--dp-sampler", "once", "--dp-delta", 1e-3)
+    agrees(binary, folder, "kept_lstm", KeptRecurrence(), "sequences", ("data=1",), ("data=1", *private))
+
+
+class Query(nn.Module):
+    """Views of parameters that are made beside one layer, and used behind it, where the layer's parameters may have left memory."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embed, self.attention, self.head = nn.Linear(8, 16), nn.MultiheadAttention(16, 2, batch_first=True), nn.Linear(16, CLASSES)
+        self.query, self.scale = nn.Parameter(torch.randn(1, 1, 16)), nn.Parameter(torch.randn(16))
+
+    def forward(self, x):
+        query, scale = self.query.expand(x.shape[0], -1, -1), self.scale.view(1, -1)
+        x = self.embed(x)
+        return self.head(self.attention(query, x, x)[0].squeeze(1) * scale)
+
+
+def views_of_parameters_outlive_their_layer(binary, folder):
+    (folder / "apart.toml").write_text("[[node]]\nranks = [0]\n[[node]]\nranks = [1]\n")
+    apart = ("--micro-batches", 4, "--emulate", "apart.toml")
+    agrees(binary, folder, "query", Query(), "sequences", ("data=2", *apart, "--strategy", "zero3"), ("data=2", *apart, "--strategy", "zero2"),
+           ("pipe=2", "--micro-batches", 4))
+    run(binary, 2, "evaluate", f"runs/query-0/checkpoints/step-{STEPS:08}", "--mesh", "pipe=2", cwd=folder)
+
+
+class WholeNumbers(nn.Module):
+    """A table whose rows are found by a product with a large number; and a function of a count."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.register_buffer("salt", torch.tensor([2**61 - 3, torch.iinfo(torch.int64).max]))
+        self.table, self.head = nn.Embedding(7, 6), nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        rows = ((x[:, :2] * 10).round().long() * self.salt).remainder(7)
+        count = (x > 0).sum(1, keepdim=True) + 1
+        return self.head(torch.tanh(x + self.table(rows).sum(1)) * torch.sigmoid(count))
+
+
+def large_whole_numbers_stay(binary, folder):
+    agrees(binary, folder, "whole_numbers", WholeNumbers(), "rows", ("data=1",), ("data=2", "--micro-batches", 4))
+
+
 class Squeezed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -350,8 +409,9 @@ def main():
         folder = Path(scratch)
         stage(given.binary.resolve(), folder)
         for check in (trained_numbers_keep_layers_whole, a_module_called_three_times, a_convolution_shared_over_stages,
-                      detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so, a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place,
-                      own_loss_of_several_targets):
+                      detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so,
+                      a_recurrent_part_kept_in_evaluation_drops_nothing, views_of_parameters_outlive_their_layer, large_whole_numbers_stay,
+                      a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place, own_loss_of_several_targets):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

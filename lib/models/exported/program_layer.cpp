@@ -78,6 +78,12 @@ std::size_t ProgramLayer::place_of(ValueId value) {
   return places_.emplace(planned_->plan.same[value], places_.size()).first->second;
 }
 
+bool ProgramLayer::lies_in_parameter(const at::Tensor& tensor) const {
+  const auto holds = [&](const at::Tensor& parameter) { return parameter.is_alias_of(tensor); };
+  return std::ranges::any_of(parameters_, holds, &Parameter::value) ||
+         std::ranges::any_of(borrowed_, [&](const BorrowedParameter& use) { return holds(use.value()); });
+}
+
 std::vector<Flowing> ProgramLayer::outputs() const {
   if (is_last()) return {{.value = planned_->plan.output}};
   return planned_->plan.runs[run_ + 1].inputs;
@@ -218,9 +224,12 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
   }
   Tensors made;
   for (const auto& flowing : outputs()) {
-    made.push_back(flowing.value
-                       ? work.tensors[places_.at(*flowing.value)]
-                       : at::empty({symbols.at(flowing.symbol), 0}, at::TensorOptions().dtype(at::kLong)));
+    if (!flowing.value) {
+      made.push_back(at::empty({symbols.at(flowing.symbol), 0}, at::TensorOptions().dtype(at::kLong)));
+      continue;
+    }
+    const at::Tensor& tensor = work.tensors[places_.at(*flowing.value)];
+    made.push_back(lies_in_parameter(tensor) ? tensor.clone() : tensor);
   }
   return made;
 }

@@ -94,6 +94,8 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   const Graph& graph() const { return planned_->program.graph(); }
   bool is_last() const { return run_ + 1 == planned_->plan.runs.size(); }
   std::vector<Flowing> outputs() const;
+  /// Whether it is a view of a parameter, whose memory a sharded run takes away behind this layer.
+  bool lies_in_parameter(const at::Tensor& tensor) const;
   Scope scope();
   std::size_t place_of(ValueId value);
   void take_parameter(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before);

@@ -188,16 +188,22 @@ void StepStatistics::update_averages() {
 
 void broadcast_buffers(comm::Group& group, models::Model& model) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> flat;
-  for (const models::Buffer* buffer : model.buffers())
-    flat.push_back(buffer->value.flatten().to(at::kDouble));
-  if (flat.empty()) return;
-  at::Tensor values = at::cat(flat);  // whole numbers survive: counts stay far below 2^53
-  broadcast_parameters(group, values);
-  std::int64_t next = 0;
-  for (models::Buffer* buffer : model.buffers()) {
-    buffer->value.copy_(values.narrow(0, next, buffer->value.numel()).reshape(buffer->value.sizes()));
-    next += buffer->value.numel();
+  // Apart: a whole number of a user's program may be larger than a double holds.
+  for (const auto type : {at::kDouble, at::kLong}) {
+    std::vector<at::Tensor> own, flat;
+    for (const models::Buffer* buffer : model.buffers()) {
+      if (buffer->value.is_floating_point() != (type == at::kDouble)) continue;
+      own.push_back(buffer->value);
+      flat.push_back(buffer->value.flatten().to(type));
+    }
+    if (flat.empty()) continue;
+    at::Tensor values = at::cat(flat);
+    broadcast_parameters(group, values);
+    std::int64_t next = 0;
+    for (at::Tensor& buffer : own) {
+      buffer.copy_(values.narrow(0, next, buffer.numel()).reshape(buffer.sizes()));
+      next += buffer.numel();
+    }
   }
 }
 

@@ -250,8 +250,8 @@ bool exported_in_training(const Graph& graph) {
   return !has_flags;
 }
 
-bool drops_in_training(const Node& dropout, bool in_training) {
-  const auto* train = dropout.find("train");
+bool drops_in_training(const Node& node, bool in_training) {
+  const auto* train = node.find("train");
   const bool off = train != nullptr && train->kind == Argument::Kind::boolean && !train->booleans.at(0);
   return !(in_training && off);
 }
@@ -279,7 +279,9 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   }
   if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) != 0)
     return attention_operation(given);
-  if (calls(node, "lstm") || calls(node, "gru")) return recurrent_operation(node, scope);
+  if (calls(node, "lstm") || calls(node, "gru")) {
+    return drops_in_training(node, in_training) ? recurrent_operation(node, scope) : nullptr;
+  }
   if (calls(node, "linear")) return linear(given, scope);
   if (calls(node, "conv2d") && takes_images(given, "input", scope)) return convolution(given, scope);
   if (calls(node, "conv_transpose2d") && takes_images(given, "input", scope)) return transposed(given, scope);

@@ -14,7 +14,7 @@ namespace dtrain::models::exported {
 bool exported_in_training(const Graph& graph);
 
 /// Whether a dropout drops in a run's training, and is not one that was exported as switched off.
-bool drops_in_training(const Node& dropout, bool in_training);
+bool drops_in_training(const Node& node, bool in_training);
 
 /// `self` in the shape `sizes`. LibTorch's view may refuse memory that dtrain's kernels have laid out; a copy
 /// then does.

@@ -161,8 +161,9 @@ bool has_known_parameters(const Node& node) {
   return params != nullptr && params->values.size() == static_cast<std::size_t>(*layers) * directions * each;
 }
 
-std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope) {
-  const auto sizes = sizes_of(node);
+std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope, bool drops) {
+  auto sizes = sizes_of(node);
+  if (sizes && !drops) sizes->dropout = 0;
   return sizes ? std::make_unique<RecurrentOperation>(node, scope, *sizes) : nullptr;
 }
 

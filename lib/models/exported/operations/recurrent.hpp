@@ -16,6 +16,7 @@ bool is_recurrent(const Node& node);
 bool has_known_parameters(const Node& node);
 
 /// The same node layer by layer, for passes that an open SampleTap follows. `node` has known parameters.
-std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope);
+/// `drops`: between its layers, in training.
+std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope, bool drops);
 
 }  // namespace dtrain::models::exported

@@ -170,16 +170,17 @@ class Fusion {
     steps_ = std::move(kept);
   }
 
-  /// Whether backward does not need a step's result, and this is no view: LibTorch makes a product of more
-  /// dims from one of two, as a view of it.
+  /// Whether backward does not need a step's result, which has room for real numbers, and this is no view:
+  /// LibTorch makes a product of more dims from one of two, as a view of it.
   bool is_free(const Step& step) const {
     constexpr std::array<std::string_view, 4> kNames = {"conv2d", "conv_transpose2d", "max_pool2d", "add"};
     constexpr std::array<std::string_view, 3> kProducts = {"linear", "addmm", "mm"};
     const auto calls_it = [&](std::string_view name) { return calls(node(step), name); };
     if (step.relu_follows || !has_one_result(node(step))) return false;
     const auto& facts = graph_[result_of(node(step))].tensor;
+    if (!facts || !at::isFloatingType(facts->type)) return false;
     return std::ranges::any_of(kNames, calls_it) ||
-           (std::ranges::any_of(kProducts, calls_it) && facts && facts->sizes.size() == 2);
+           (std::ranges::any_of(kProducts, calls_it) && facts->sizes.size() == 2);
   }
 
   void overwrite() {

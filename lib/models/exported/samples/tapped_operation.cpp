@@ -13,6 +13,7 @@
 
 #include "models/compute/sample_tap.hpp"
 #include "models/exported/operations/given.hpp"
+#include "models/exported/operations/own_operations.hpp"
 #include "models/exported/operations/recurrent.hpp"
 #include "models/exported/operators.hpp"
 #include "models/exported/samples/parameter_uses.hpp"
@@ -242,7 +243,8 @@ std::unique_ptr<Operation> tapped_operation(const PlannedProgram& planned, std::
   if (used.empty() || step.texts) return operation;
   std::unique_ptr<Operation> tapped;
   if (is_recurrent(given.node)) {
-    if (has_known_parameters(given.node)) tapped = tapped_recurrence(given.node, scope);
+    const bool drops = drops_in_training(given.node, planned.in_training);
+    if (has_known_parameters(given.node)) tapped = tapped_recurrence(given.node, scope, drops);
   } else if (has_one_result(given.node)) {
     if (auto compute = compute_of(planned, run, given, scope, used); compute != nullptr)
       tapped = std::make_unique<Computation>(given.result(), std::move(compute));
