@@ -24,7 +24,8 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 20> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 21> kPlaces = {{{"", "results.h5"},
+                                            {"", "results.h5.damaged"},
                                             {"", "privacy.ledger"},
                                             {"", "privacy.ledger.partial"},
                                             {"", "trace.json"},
@@ -117,6 +118,15 @@ fs::path free_name_beside(const fs::path& path) {
 bool is_run_folder(const fs::path& folder) {
   std::error_code ignored;
   return record::read_state(folder.string()).has_value() || fs::exists(folder / "results.h5", ignored);
+}
+
+std::string linked_folder_of_run(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const fs::path name = entry.path().filename();
+    if (entry.is_symlink(ignored) && is_folder_of_run(name)) return name;
+  }
+  return {};
 }
 
 std::vector<std::string> others_in_run(const fs::path& folder) {

@@ -13,6 +13,9 @@ bool is_run_folder(const std::filesystem::path& folder);
 /// `alive`, the file of the process that holds it, is not among them.
 std::vector<std::string> others_in_run(const std::filesystem::path& folder);
 
+/// A folder of a run that is a link there; empty: none is.
+std::string linked_folder_of_run(const std::filesystem::path& folder);
+
 /// Removes what a run leaves behind, `state` last, so that a removal that was interrupted shows what it was.
 /// What others wrote stays, with the folders that it lies in; that of a checkpoint becomes `step-N.left`. No
 /// link is followed. Throws std::filesystem::filesystem_error.

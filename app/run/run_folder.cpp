@@ -103,6 +103,12 @@ void check_is_folder(const fs::path& path) {
 
 /// Before what lies there is removed.
 void check_is_runs(const fs::path& path) {
+  if (const auto link = linked_folder_of_run(path); !link.empty()) {
+    throw usage_error(
+        "is a link, behind which --overwrite removes nothing: the new run's files would lie among the old "
+        "one's",
+        (path / link).string(), "remove the link, or take another --name");
+  }
   if (is_run_folder(path) || !has_names_of_run(path)) return;
   throw usage_error("holds files with the names of a run's, but dtrain wrote no state beside them",
                     path.string(), "take another --name, or move them");

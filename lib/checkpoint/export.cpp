@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -20,24 +21,24 @@ namespace {
 
 constexpr std::string_view kModelGroup = "model/";
 
-/// A whole tensor in memory.
+/// A whole tensor in memory, which a tied one shares.
 struct WholeTensor {
   TensorRef reference;
-  std::vector<std::byte> data;
+  std::shared_ptr<const std::vector<std::byte>> data;
 };
 
 std::vector<WholeTensor> read_model(const CheckpointReader& checkpoint) {
   std::vector<WholeTensor> tensors;
   for (const TensorEntry& entry : checkpoint.manifest().tensors) {
     if (!entry.name.starts_with(kModelGroup)) continue;
-    WholeTensor tensor;
-    tensor.data.resize(static_cast<std::size_t>(entry.bytes()));
-    checkpoint.read(entry.name, entry.dtype, tensor.data);
-    tensor.reference = {.slice = Slice::whole(entry.name.substr(kModelGroup.size()), entry.shape),
-                        .group = "model",
-                        .dtype = entry.dtype,
-                        .data = tensor.data.data()};
-    tensors.push_back(std::move(tensor));  // moving a vector keeps its memory where it is
+    auto data = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(entry.bytes()));
+    checkpoint.read(entry.name, entry.dtype, *data);
+    tensors.push_back(
+        {.reference = {.slice = Slice::whole(entry.name.substr(kModelGroup.size()), entry.shape),
+                       .group = "model",
+                       .dtype = entry.dtype,
+                       .data = data->data()},
+         .data = data});
   }
   for (const auto& [other, name] : checkpoint.info().tied) {  // PyTorch's state_dict has both names
     const auto place = std::ranges::find(
@@ -45,7 +46,6 @@ std::vector<WholeTensor> read_model(const CheckpointReader& checkpoint) {
     if (place == tensors.end()) continue;
     WholeTensor copy = *place;
     copy.reference.slice.name = other;
-    copy.reference.data = copy.data.data();
     tensors.push_back(std::move(copy));
   }
   return tensors;
@@ -56,7 +56,7 @@ void write_safetensors(const std::filesystem::path& out, const std::vector<Whole
   header["__metadata__"] = {{"format", "pt"}};
   std::size_t end = 0;
   for (const WholeTensor& tensor : tensors) {
-    const std::size_t begin = std::exchange(end, end + tensor.data.size());
+    const std::size_t begin = std::exchange(end, end + tensor.data->size());
     header[tensor.reference.slice.name] = {{"dtype", safetensors_type(tensor.reference.dtype)},
                                            {"shape", tensor.reference.slice.global_shape},
                                            {"data_offsets", {begin, end}}};
@@ -71,8 +71,8 @@ void write_safetensors(const std::filesystem::path& out, const std::vector<Whole
   file.write_at(8, std::as_bytes(std::span(text)));
   auto place = static_cast<std::int64_t>(8 + text.size());
   for (const WholeTensor& tensor : tensors) {
-    file.write_at(place, tensor.data);
-    place += static_cast<std::int64_t>(tensor.data.size());
+    file.write_at(place, *tensor.data);
+    place += static_cast<std::int64_t>(tensor.data->size());
   }
   file.sync();
 }

@@ -22,6 +22,7 @@ constexpr std::int64_t kMostPieces = 1 << 24;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::size_t kMostSlices = 4096;
 constexpr std::size_t kMostDims = 64;
+constexpr std::size_t kMostTied = 1000;
 constexpr std::size_t kLongestName = 1000;
 constexpr std::size_t kLongestGivenName = 8192;
 
@@ -154,11 +155,18 @@ void check_tensors(const Manifest& manifest, const Check& check) {
     most_bytes += std::min(file.bytes, kMostBytes - most_bytes);
   }
   std::set<std::string_view> names;
+  std::int64_t left = most_bytes;
   for (const TensorEntry& tensor : manifest.tensors) {
     check(is_given_name(tensor.name) && names.insert(tensor.name).second,
           "has two tensors of one name, or one under a name that cannot be one");
     check_slices(tensor, files, most_bytes, check);
+    check(tensor.bytes() <= left, "has tensors that are larger than its files together");
+    left -= tensor.bytes();
   }
+  check(manifest.info.tied.size() <= kMostTied, "has more tied weights than a model has");
+  for (const auto& [other, name] : manifest.info.tied)
+    check(is_given_name(other) && !names.contains("model/" + other),
+          "has a tied weight under a name that is another's, or that cannot be one");
 }
 
 }  // namespace

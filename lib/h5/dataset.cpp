@@ -152,8 +152,10 @@ Dataset open_dataset(hid_t location, const std::string& path) {
   // would take the size that the file says the chunk has, and read beyond a buffer of that size.
   const PropertyList access(check_id(H5Pcreate(H5P_DATASET_ACCESS), "HDF5 has no dataset access list", ""));
   check(H5Pset_chunk_cache(access.id(), 0, 0, 0), "HDF5 refuses to work without a cache", "");
+  keep_in_file(access);
+  require(exists(location, path), "dataset is missing", {.subject = describe(location) + ":" + path});
   Dataset dataset(
-      check_id(H5Dopen2(location, path.c_str(), access.id()), "dataset is missing", location, path));
+      check_id(H5Dopen2(location, path.c_str(), access.id()), "dataset cannot be opened", location, path));
   const Datatype type(check_id(H5Dget_type(dataset.id()), "has no type", dataset.id()));
   require(is_sound(type.id()), "is damaged: its numbers lie outside their bytes",
           {.subject = describe(dataset.id())});

@@ -1,6 +1,9 @@
 #include "h5/file.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
 
 #include "core/error.hpp"
 #include "core/own_place.hpp"
@@ -27,6 +30,45 @@ PropertyList with_parents() {
 herr_t add_name(hid_t /*group*/, const char* name, const H5L_info_t* /*info*/, void* list) {
   static_cast<std::vector<std::string>*>(list)->emplace_back(name);
   return 0;
+}
+
+/// `ranks/rank-00003.h5`: what a run's results are linked to.
+bool is_file_of_rank(std::string_view name) {
+  constexpr std::string_view kBefore = "ranks/rank-";
+  constexpr std::string_view kAfter = ".h5";
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return false;
+  name.remove_prefix(kBefore.size());
+  name.remove_suffix(kAfter.size());
+  return !name.empty() &&
+         std::ranges::all_of(name, [](char letter) { return letter >= '0' && letter <= '9'; });
+}
+
+/// HDF5 asks before it opens the file of an external link: below 0 it does not. No file but that of a rank,
+/// and no FIFO or device, for whose writer it would wait.
+herr_t follow_only_to_ranks(const char* parent, const char* /*group*/, const char* file,
+                            const char* /*object*/, unsigned* flags, hid_t /*access*/,
+                            void* /*data*/) noexcept {
+  try {
+    std::error_code ignored;
+    const auto path = std::filesystem::path(parent).parent_path() / file;
+    *flags = H5F_ACC_RDONLY;
+    return is_file_of_rank(file) && std::filesystem::is_regular_file(path, ignored) ? 0 : -1;
+  } catch (...) {
+    return -1;
+  }
+}
+
+PropertyList access_within(hid_t kind) {
+  PropertyList access(check_id(H5Pcreate(kind), "HDF5 has no access list", ""));
+  keep_in_file(access);
+  return access;
+}
+
+/// Says in words what HDF5 would only fail at.
+void require_own_link(hid_t location, const std::string& path) {
+  const std::string other = file_of_link(location, path);
+  require(other.empty() || is_file_of_rank(other), "lies in another file: an external link leads to it",
+          {.subject = path, .advice = "copy it into this file"});
 }
 
 }  // namespace
@@ -66,20 +108,34 @@ Group create_group(hid_t location, const std::string& path) {
                         "group cannot be created", location, path));
 }
 
+void keep_in_file(const PropertyList& access) {
+  check(H5Pset_elink_cb(access.id(), follow_only_to_ranks, nullptr), "HDF5 refuses a list of links", "");
+}
+
 Group open_group(hid_t location, const std::string& path) {
   const SilentErrors silent;
-  return Group(check_id(H5Gopen2(location, path.c_str(), H5P_DEFAULT), "group is missing", location, path));
+  const PropertyList access = access_within(H5P_GROUP_ACCESS);
+  return Group(check_id(H5Gopen2(location, path.c_str(), access.id()), "group is missing", location, path));
+}
+
+bool has_link(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  const PropertyList access = access_within(H5P_LINK_ACCESS);
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);  // each group above must exist, or HDF5 calls it an error
+    if (H5Lexists(location, part.c_str(), access.id()) <= 0) return false;
+    if (end == std::string::npos) return true;
+    require_own_link(location, part);
+  }
 }
 
 bool exists(hid_t location, const std::string& path) {
   const SilentErrors silent;
   if (path == "/") return true;
-  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);  // each group above must exist, or HDF5 calls it an error
-    if (H5Lexists(location, part.c_str(), H5P_DEFAULT) <= 0) return false;
-    if (end == std::string::npos) break;
-  }
-  return H5Oexists_by_name(location, path.c_str(), H5P_DEFAULT) > 0;
+  if (!has_link(location, path)) return false;
+  require_own_link(location, path);
+  const PropertyList access = access_within(H5P_LINK_ACCESS);
+  return H5Oexists_by_name(location, path.c_str(), access.id()) > 0;
 }
 
 std::vector<std::string> names(hid_t location, const std::string& path) {
@@ -94,8 +150,9 @@ std::vector<std::string> names(hid_t location, const std::string& path) {
 
 ObjectKind kind_of(hid_t location, const std::string& path) {
   const SilentErrors silent;
+  const PropertyList access = access_within(H5P_LINK_ACCESS);
   const Object object(
-      check_id(H5Oopen(location, path.c_str(), H5P_DEFAULT), "object is missing", location, path));
+      check_id(H5Oopen(location, path.c_str(), access.id()), "object is missing", location, path));
   switch (H5Iget_type(object.id())) {
     case H5I_GROUP:
       return ObjectKind::group;
@@ -124,11 +181,12 @@ void link_external(hid_t location, const std::string& path, const std::string& f
 
 std::string file_of_link(hid_t location, const std::string& path) {
   const SilentErrors silent;
+  const PropertyList access = access_within(H5P_LINK_ACCESS);
   H5L_info_t facts{};
-  check(H5Lget_info(location, path.c_str(), &facts, H5P_DEFAULT), "link is missing", location, path);
+  check(H5Lget_info(location, path.c_str(), &facts, access.id()), "link is missing", location, path);
   if (facts.type != H5L_TYPE_EXTERNAL) return {};
   std::string value(facts.u.val_size, '\0');
-  check(H5Lget_val(location, path.c_str(), value.data(), value.size(), H5P_DEFAULT), "link cannot be read",
+  check(H5Lget_val(location, path.c_str(), value.data(), value.size(), access.id()), "link cannot be read",
         location, path);
   unsigned flags = 0;
   const char* file = nullptr;
@@ -140,7 +198,8 @@ std::string file_of_link(hid_t location, const std::string& path) {
 
 void remove_link(hid_t location, const std::string& path) {
   const SilentErrors silent;
-  check(H5Ldelete(location, path.c_str(), H5P_DEFAULT), "link cannot be removed", location, path);
+  const PropertyList access = access_within(H5P_LINK_ACCESS);
+  check(H5Ldelete(location, path.c_str(), access.id()), "link cannot be removed", location, path);
 }
 
 }  // namespace dtrain::h5

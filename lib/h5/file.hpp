@@ -30,7 +30,14 @@ std::uint64_t file_bytes(const File& file);
 Group create_group(hid_t location, const std::string& path);  ///< With the groups above it.
 Group open_group(hid_t location, const std::string& path);
 
-/// Whether `path` (each part of it) leads to an object.
+/// What is opened with such a list is not sought in other files: no external link is followed but to the file
+/// of a rank, `ranks/rank-NNNNN.h5`, which must be a regular one. Every function here uses one.
+void keep_in_file(const PropertyList& access);
+
+/// Whether there is a link `path`, wherever it leads. Throws Error where a group above lies in another file.
+bool has_link(hid_t location, const std::string& path);
+
+/// Whether `path` (each part of it) leads to an object. Throws Error where it lies in another file.
 bool exists(hid_t location, const std::string& path);
 
 /// Names of the links in the group `path`, ascending.

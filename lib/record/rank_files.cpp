@@ -32,12 +32,9 @@ std::uintmax_t total_bytes(const std::vector<RankFile>& files) {
 }
 
 void remove_group(hid_t results, int rank) {
-  const h5::SilentErrors silent;
   const std::string group = rank_group(rank);
   // A link to a file that is gone is no object, but it is in the way.
-  if (H5Lexists(results, "/ranks", H5P_DEFAULT) > 0 && H5Lexists(results, group.c_str(), H5P_DEFAULT) > 0) {
-    h5::remove_link(results, group);
-  }
+  if (h5::has_link(results, group)) h5::remove_link(results, group);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "record/results_writer.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -187,12 +188,31 @@ ResultsWriter::ResultsWriter(h5::Library& library, std::string folder, RunInfo i
                              std::vector<ExtraColumn> extra, const std::optional<Kept>& kept)
     : library_(library), folder_(std::move(folder)), info_(std::move(info)), extra_(std::move(extra)) {
   create_run_folder(folder_);
-  if (kept) take_over(*kept);
+  if (kept) take_over_or_set_aside(*kept);
   write_state(folder_, Status::running);
   write(Status::running, "");
 }
 
-void ResultsWriter::take_over(const Kept& kept) try {
+void ResultsWriter::take_over_or_set_aside(const Kept& kept) {
+  try {
+    take_over(kept);
+  } catch (const Error& error) {
+    // The machine may have died before the disk had the file. The checkpoints are whole: the run goes on.
+    std::error_code failed;
+    const std::string damaged = results_path(folder_) + ".damaged";
+    fs::rename(results_path(folder_), damaged, failed);
+    if (failed) throw;
+    epochs_ = {};
+    validations_ = {};
+    rounds_.clear();
+    privacy_.clear();
+    staleness_.clear();
+    lost_ = fmt::format("{}: {}; it is {} now, and what it said of the epochs before is missing",
+                        results_path(folder_), error.problem(), damaged);
+  }
+}
+
+void ResultsWriter::take_over(const Kept& kept) {
   const auto lock = library_.lock();
   const h5::File file = h5::open_file(results_path(folder_), h5::Access::read);
   epochs_ = rows_kept<EpochRow>(file.id(), "epochs", extra_,
@@ -210,9 +230,6 @@ void ResultsWriter::take_over(const Kept& kept) try {
   if (H5Lexists(file.id(), "staleness", H5P_DEFAULT) <= 0) return;
   staleness_ = read_rows<StalenessRow>(file.id(), "staleness");
   std::erase_if(staleness_, [&](const StalenessRow& row) { return row.epoch > kept.epoch; });
-} catch (const Error& error) {
-  throw data_error(error.problem(), error.subject().empty() ? results_path(folder_) : error.subject(),
-                   "take another copy of the file, or begin the run anew with --overwrite");
 }
 
 template <class Row>

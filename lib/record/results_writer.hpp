@@ -64,10 +64,13 @@ struct Clients {
 class ResultsWriter {
  public:
   /// Makes the run folder, results.h5 and `state` = running. With `kept` the rows of /epochs and /validations
-  /// up to there are taken over from the results.h5 that an earlier part of the run has left. Throws Error,
-  /// exit code 2 when it cannot be written.
+  /// up to there are taken over from the results.h5 that an earlier part of the run has left. A damaged one
+  /// is set aside as results.h5.damaged, and lost() says so. Throws Error, exit code 2 when it cannot be
+  /// written.
   ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {},
                 const std::optional<Kept>& kept = std::nullopt);
+
+  const std::string& lost() const { return lost_; }  ///< Empty: nothing was.
 
   void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
 
@@ -119,6 +122,7 @@ class ResultsWriter {
 
  private:
   void take_over(const Kept& kept);
+  void take_over_or_set_aside(const Kept& kept);
   template <class Row>
   void append(ExtendedRows<Row>& table, const Row& row, std::span<const double> extra) const;
   void write_if_possible();
@@ -129,6 +133,7 @@ class ResultsWriter {
   std::string folder_;
   RunInfo info_;
   std::vector<ExtraColumn> extra_;
+  std::string lost_;
   std::vector<TopologyRow> topology_;
   ExtendedRows<EpochRow> epochs_;
   ExtendedRows<ValidationRow> validations_;

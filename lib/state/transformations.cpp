@@ -18,7 +18,9 @@ template <class Column>
 std::string in_words(const Column& column) {
   if (column.marks_gaps) return fmt::format("gaps of {}", column.name);
   if (!column.part.empty()) return fmt::format("{} of {}", column.part, column.name);
-  return column.label.empty() ? column.name : fmt::format("{}={}", column.name, column.label);
+  if (column.label.empty()) return column.name;
+  if (column.other.empty()) return fmt::format("{}={}", column.name, column.label);
+  return fmt::format("{}={} instead of {}", column.name, column.label, column.other);
 }
 
 Error other_columns(const std::string& what, const data::DatasetInfo& info, const std::string& checkpoint) {
@@ -68,7 +70,11 @@ void compare_columns(const checkpoint::Transformations& trained, const data::Dat
   for (std::size_t i = 0; i < then; ++i) {
     const auto& a = trained.columns[i];
     const auto& b = info.columns[i];
-    if (a.name == b.name && a.label == b.label && a.part == b.part && a.marks_gaps == b.marks_gaps) continue;
+    // Of two labels one is the input and the other its absence; checkpoints of old do not say which.
+    const bool same_other = a.other == b.other || a.other.empty() || b.other.empty();
+    if (a.name == b.name && a.label == b.label && a.part == b.part && a.marks_gaps == b.marks_gaps &&
+        same_other)
+      continue;
     throw other_columns(fmt::format("input {} was {} and is {}", i, in_words(a), in_words(b)), info,
                         checkpoint);
   }

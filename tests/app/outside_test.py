@@ -124,6 +124,18 @@ class OutsideTest(ProgramTest):
         self.assertNotIn("is left", done.stderr)
         self.assertFalse((self.folder / "runs/mine/clients").exists())
 
+    def test_overwrite_mixes_no_two_runs_behind_a_link(self):
+        self.succeed(*TABLE)
+        self.succeed(*TRAIN, "--name", "mine")
+        run, away = self.folder / "runs/mine", self.folder / "away"
+        (run / "checkpoints").rename(away)
+        (run / "checkpoints").symlink_to(away)
+        before = contents(run), contents(away)
+        self.refuse(2, ["runs/mine/checkpoints", "is a link", "--name"], *TRAIN, "--name", "mine", "--overwrite", ranks=1)
+        self.assertEqual((contents(run), contents(away)), before)
+        (run / "checkpoints").unlink()
+        self.succeed(*TRAIN, "--name", "mine", "--overwrite")
+
     def test_overwrite_takes_nothing_that_only_looks_like_a_runs(self):
         self.succeed(*TABLE)
         run = self.folder / "runs/mine"

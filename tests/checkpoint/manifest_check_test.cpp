@@ -1,5 +1,6 @@
 #include "checkpoint/manifest_check.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -126,6 +127,32 @@ TEST(ManifestCheckTest, ShapesWhoseBytesWrapAreRefused) {
   EXPECT_NE(shape({-2, -3}), "");
   EXPECT_EQ(shape({4, 0}), "") << "without elements";
   EXPECT_NE(shape({4, 400}), "") << "more than the files have";
+}
+
+TEST(ManifestCheckTest, TensorsAreNoLargerThanTheirFilesTogether) {
+  const auto tensors = [](int count) {
+    return refused([&](Manifest& m) {
+      for (int i = 1; i < count; ++i) {
+        m.tensors.push_back(m.tensors[0]);
+        m.tensors.back().name = fmt::format("model/fc{}", i);
+      }
+    });
+  };
+  EXPECT_EQ(tensors(52), "") << "of 96 bytes each, in 5000";
+  EXPECT_NE(tensors(53), "") << "some share their bytes";
+}
+
+TEST(ManifestCheckTest, TiedWeightsHaveNamesOfTheirOwnAndAreFew) {
+  const auto tied = [](const std::string& name) {
+    return refused([&](Manifest& m) { m.info.tied = {{name, "fc.weight"}}; });
+  };
+  EXPECT_EQ(tied("head.weight"), "");
+  EXPECT_NE(tied("fc.weight"), "");
+  EXPECT_NE(tied(""), "");
+  EXPECT_NE(refused([](Manifest& m) {
+              for (int i = 0; i < 1001; ++i) m.info.tied[fmt::format("a{}", i)] = "fc.weight";
+            }),
+            "");
 }
 
 TEST(ManifestCheckTest, SlicesCoverEachElementOnce) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "core/error.hpp"
@@ -100,14 +102,27 @@ TEST_F(FileTest, GroupsAreListedFoundAndCopiedBetweenFilesWithAttributes) {
   EXPECT_FALSE(exists(to.id(), "/ranks/00003"));
 }
 
-TEST_F(FileTest, ALinkLeadsIntoAnotherFileAndNowhereIsNoObject) {
-  const std::string part = folder_.file("part.h5");
-  write_dataset<float>(create_file(part).id(), "x", {1}, std::vector<float>{5});
+TEST_F(FileTest, ALinkLeadsToTheFileOfARankAndToNoOther) {
+  std::filesystem::create_directory(folder_.file("ranks"));
+  for (const char* name : {"ranks/rank-00000.h5", "part.h5"})
+    write_dataset<float>(create_file(folder_.file(name)).id(), "x", {1}, std::vector<float>{5});
+  ASSERT_EQ(::mkfifo(folder_.file("ranks/rank-00002.h5").c_str(), 0600), 0);  // without a writer
   const File file = create_file(folder_.file("whole.h5"));
-  link_external(file.id(), "/ranks/00000", "part.h5", "/");
-  link_external(file.id(), "/ranks/00001", "gone.h5", "/");
+  link_external(file.id(), "/ranks/00000", "ranks/rank-00000.h5", "/");
+  link_external(file.id(), "/ranks/00001", "ranks/rank-00001.h5", "/");
+  link_external(file.id(), "/ranks/00002", "ranks/rank-00002.h5", "/");
+  link_external(file.id(), "/foreign", "part.h5", "/");
+  ASSERT_GE(H5Lcreate_soft("/foreign/x", file.id(), "/around", H5P_DEFAULT, H5P_DEFAULT), 0);
   EXPECT_EQ(read_all<float>(open_dataset(file.id(), "/ranks/00000/x")), (std::vector<float>{5}));
+  EXPECT_TRUE(exists(file.id(), "/ranks/00000/x"));
+  EXPECT_TRUE(has_link(file.id(), "/ranks/00001"));
   EXPECT_FALSE(exists(file.id(), "/ranks/00001"));
+  EXPECT_FALSE(exists(file.id(), "/ranks/00002"));
+  EXPECT_FALSE(exists(file.id(), "/around"));
+  for (const char* path : {"/foreign", "/foreign/x"}) EXPECT_THROW(exists(file.id(), path), Error) << path;
+  for (const char* path : {"/around", "/foreign/x", "/ranks/00002/x"})
+    EXPECT_THROW(open_dataset(file.id(), path), Error) << path;
+  EXPECT_THROW(open_group(file.id(), "/foreign"), Error);
 }
 
 TEST_F(FileTest, AHandleMovesWithoutClosingTwice) {

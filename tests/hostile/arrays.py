@@ -1,6 +1,7 @@
 """Original files of arrays: .npy, IDX, CIFAR-10's and HDF5."""
 
 import gzip
+import os
 import random
 import struct
 import zlib
@@ -140,6 +141,7 @@ IMAGES_OF = {
     "an unknown type": idx(7, [N, 4, 4], PIXELS.tobytes()), "a cut header": IMAGES[:9], "cut data": IMAGES[:-5], "more data": IMAGES + b"xyz",
     "an empty file": b"", "text": b"these are no images", "numbers that are none": idx(13, [N, 4], np.full((N, 4), np.nan, ">f4").tobytes()),
     "a damaged gzip": gzip.compress(IMAGES)[:-9] + b"123456789", "a bomb": gzip.compress(idx(8, [N, 4, 4], bytes(300_000_000)), 1),
+    "a bomb that says its size": gzip.compress(idx(8, [N, 10_000, 1000], bytes(N * 10_000_000)), 1),
 }
 for name, content in IMAGES_OF.items():
     IDX.add(f"images: {name}", pair(images=content), *STAGE, "in", code=3, quick=name in ("no height", "sizes that wrap"))
@@ -192,6 +194,18 @@ def external_link(file, folder):
     with h5py.File(folder / "other.h5", "w") as other:
         other["padding"], other["x"] = np.zeros(5000), INPUTS
     file["x"] = h5py.ExternalLink(str(folder / "other.h5"), "/x")
+
+
+def link_to_a_fifo(file, folder):
+    """HDF5 would wait for its writer."""
+    os.mkfifo(folder / "fifo")
+    file["x"] = h5py.ExternalLink(str(folder / "fifo"), "/x")
+
+
+def way_through_a_fifo(file, folder):
+    os.mkfifo(folder / "fifo")
+    file["elsewhere"] = h5py.ExternalLink(str(folder / "fifo"), "/")
+    file["x"] = h5py.SoftLink("/elsewhere/x")
 
 
 def foreign_virtual(file, folder):
@@ -279,7 +293,7 @@ H5.add("bytes that pack well", original(put(np.repeat((np.arange(N) % 3).astype(
        *STAGE_H5, code=0)
 H5.add("a chunk that is packed as it should be", original(packed(zlib.compress, compression="gzip")), *STAGE_H5, code=0, check=whole_inputs)
 REFUSED = {
-    "an external link": external_link, "a foreign virtual dataset": foreign_virtual, "external storage": external_storage,
+    "an external link": external_link, "an external link to a FIFO": link_to_a_fifo, "a way through a FIFO": way_through_a_fifo, "a foreign virtual dataset": foreign_virtual, "external storage": external_storage,
     "storage of a foreign file": foreign_secret, "text": put(INPUTS.astype("S8")), "compound": put(INPUTS.astype([("a", "f4")])),
     "a single value": put(np.float32(1)), "one dim": put(INPUTS[:, 0]), "no rows": put(INPUTS[:0]), "not numbers": put(spoiled(INPUTS, (1, 2), np.nan)),
     "infinite numbers": put(spoiled(INPUTS, (1, 2), np.inf)), "complex numbers": put(INPUTS.astype("c8")), "fewer inputs": put(INPUTS[:-1]),

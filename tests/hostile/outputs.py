@@ -94,7 +94,7 @@ FAMILY.add("a run copied with its links followed", run_with(followed_links), *GO
 RESULTS = {"half of it": lambda path: path.write_bytes(path.read_bytes()[:3000]), "text": lambda path: path.write_text("results\n"),
            "nothing": lambda path: path.write_bytes(b"")}
 for name, spoil in RESULTS.items():
-    FAMILY.add(f"results to go on from are {name}", run_with(lambda run, spoil=spoil: spoil(run / "results.h5")), *GO_ON, code=3, says=("results.h5", "--overwrite"),
+    FAMILY.add(f"results to go on from are {name}", run_with(lambda run, spoil=spoil: spoil(run / "results.h5")), *GO_ON, code=0, says=("results.h5.damaged", "missing"),
                quick=name == "half of it")
 
 

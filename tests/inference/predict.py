@@ -113,6 +113,15 @@ class PredictTest(unittest.TestCase):
         facts = self.stage("table", "--from", "old.csv", *options)
         return facts, *self.train("table", "--dataset", "table", "--model", "mlp", "--model-option", "hidden=20,12", "--epochs", 3)
 
+    def test_a_label_that_the_training_did_not_have_is_not_taken_for_the_other_one(self):
+        rows = [{"size": n, "sex": ("female", "male")[n % 2], "verdict": "ab"[n % 3 == 0]} for n in range(60)]
+        self.write_rows("old.csv", rows, ["size", "sex", "verdict"])
+        self.stage("old", "--from", "old.csv")
+        best, _ = self.train("sexes", "--dataset", "old", "--model", "mlp", "--model-option", "hidden=4", "--epochs", 1)
+        self.write_rows("second.csv", [row | {"sex": row["sex"].replace("female", "diverse")} for row in rows], ["size", "sex", "verdict"])
+        self.stage("second", "--from", "second.csv")
+        refused(BINARY, 1, 4, ["sex=male instead of female", "sex=male instead of diverse"], "evaluate", best, "--dataset", "second", cwd=self.folder)
+
     def test_rows_of_a_table_in_any_order_of_columns(self):
         facts, best, weights = self.trained_table("--standardize")
         rng = random.Random(4)

@@ -107,6 +107,20 @@ TEST_F(ResultsWriterTest, ARunThatGoesOnKeepsItsEpochs) {
   EXPECT_EQ(start_time_of(library_, results_path(run_)), info().start_time_utc);
 }
 
+TEST_F(ResultsWriterTest, ARunThatGoesOnSetsADamagedFileAsideAndSaysSo) {
+  {
+    ResultsWriter results(library_, run_, info());
+    results.epoch({.epoch = 1, .samples = 10});
+    EXPECT_TRUE(results.lost().empty());
+  }
+  fs::resize_file(results_path(run_), 300);
+  ResultsWriter results(library_, run_, info(), {}, Kept{.step = 10, .epoch = 1});
+  EXPECT_NE(results.lost().find("results.h5.damaged"), std::string::npos) << results.lost();
+  results.epoch({.epoch = 2, .samples = 99});
+  EXPECT_EQ(read().epochs.column("samples"), (std::vector<double>{99}));
+  EXPECT_EQ(fs::file_size(results_path(run_) + ".damaged"), 300U);
+}
+
 TEST_F(ResultsWriterTest, NothingIsLeftAside) {
   ResultsWriter results(library_, run_, info());
   results.epoch({.epoch = 1});

@@ -151,6 +151,13 @@ def refuses(binary, folder):
                  folder / "few.pt2", golden=False)
     refused(binary, 1, 2, [f"has {WORDS - 1} rows for the ids of its input words", f"below {WORDS}"], "--model", "few.pt2", "--dataset",
             "joint", cwd=folder)
+    shard = next((folder / "data/staged/lacks").glob("train-*.h5"))
+    kept = shard.read_bytes()
+    for odd in (1.5, -1.0, 1e6, np.float32(WORDS)):
+        with h5py.File(shard, "r+") as file:
+            file["inputs"][3, 2 * 6 * 6 + 1] = odd  # behind the picture
+        refused(binary, 1, 3, ["train-", f"has {odd:.8g} in the input words of sample 3", "0 to"], "--dataset", "lacks", cwd=folder)
+        shard.write_bytes(kept)
     facts = folder / "data/staged/lacks/dataset.json"
     whole = json.loads(facts.read_text())
     for key, value in (("shape", [5]), ("shape", [0, 7]), ("shape", [2 ** 62]), ("ids", -1), ("ids", "many")):

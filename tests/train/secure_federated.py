@@ -76,6 +76,19 @@ class SecureFederatedTest(unittest.TestCase):
         [said] = self.events(folder, "secure_aggregation")
         self.assertIn("sums of at least 4 of 7 clients on rank 0, each masked with 6 others", said)
 
+    def test_the_server_is_the_first_rank_wherever_it_lies(self):
+        # The switch of rank 0 comes behind that of the others, as text.
+        (self.folder / "behind.sh").write_text("""export SLURM_TOPOLOGY_ADDR=leaf10.node SLURM_TOPOLOGY_ADDR_PATTERN=switch.node
+[ "$OMPI_COMM_WORLD_RANK" = 0 ] && SLURM_TOPOLOGY_ADDR=leaf2.node
+exec "$@"
+""")
+        options = SECURE | {"--dataset": self.folder / "images", "--reproducible": "", "--rounds": 1}
+        for name, wrapper in (("as-usual", ()), ("behind", ("bash", "behind.sh"))):
+            done = subprocess.run([str(MPIRUN), "3", *wrapper, str(BINARY), *words_of(options | {"--name": name})], cwd=self.folder, text=True, timeout=100,
+                                  capture_output=True, stdin=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_same(self.weights(self.folder / "runs/behind", 1), self.weights(self.folder / "runs/as-usual", 1))
+
     def test_is_federated_averaging_to_the_rounding_of_the_values(self):
         bare = {key: value for key, value in SECURE.items() if not key.startswith("--secure")}
         run(BINARY, 2, *words_of(bare | {"--dataset": self.folder / "images", "--name": "bare"}), cwd=self.folder)

@@ -21,6 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostIdxBytes = std::int64_t{1} << 40;
 constexpr double kMostLabel = 1e9;
+// As of archives: files of images that compress better than this are made to fill memory.
+constexpr std::uint64_t kMostGzipRatio = 20;
+constexpr std::uint64_t kAlwaysUnpacked = std::uint64_t{128} << 20;
 
 /// Reads a file through zlib, which passes plain files through.
 class GzipReader {
@@ -199,6 +202,10 @@ std::shared_ptr<const Column> read_idx(const fs::path& file) {
     throw data_error("is truncated: its header promises more values than a file can have", name,
                      "fetch it again");
   if (*bytes == 0) throw data_error("holds no values", name, "give the original file, plain or gzipped");
+  const std::uint64_t packed = fs::file_size(file, ignored);
+  if (static_cast<std::uint64_t>(*bytes) > std::max(kAlwaysUnpacked, kMostGzipRatio * packed))
+    throw data_error(fmt::format("would unpack to {} MiB from {} MiB", *bytes >> 20, packed >> 20), name,
+                     "unpack it yourself where that is right, and give the plain file");
   const auto values = read_values(reader, static_cast<std::size_t>(*bytes), name);
   const auto count = values.size() / bytes_of_type(header.type);
   HostArray array;

@@ -194,6 +194,8 @@ Stored read_stored(const File& file) {
   return stored;
 }
 
+bool is_whole(ElementType type) { return type != ElementType::float32 && type != ElementType::float64; }
+
 /// The first of `accepted` that any number can become.
 ElementType wide_type_of(const std::vector<ElementType>& accepted, const std::string& name) {
   constexpr std::array kWide = {ElementType::float32, ElementType::float64, ElementType::int64};
@@ -210,7 +212,9 @@ std::shared_ptr<const Column> converted(const File& file, const Stored& stored,
   file.read(stored.header.data_offset, bytes.size(), bytes.data());
   const bool fractions = (stored.type == ElementType::float64 && !all_whole<double>(bytes)) ||
                          (stored.type == ElementType::float32 && !all_whole<float>(bytes));
-  const ElementType wide = wide_type_of(accepted, file.name());
+  const bool ids = is_whole(stored.type) && stored.header.descr != kBooleans &&
+                   std::ranges::find(accepted, ElementType::int64) != accepted.end();
+  const ElementType wide = ids ? ElementType::int64 : wide_type_of(accepted, file.name());
   const ElementType wanted = fractions && wide == ElementType::int64 ? ElementType::float32 : wide;
   HostArray array;
   array.reset(wanted, stored.header.shape);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "data/sample_sources.hpp"
 
 namespace dtrain::data {
@@ -55,6 +56,33 @@ void check_finite(const Column& column, const char* what, const std::string& sub
                    subject, "leave the sample out, or write a finite float32 there");
 }
 
+/// Of rows of several inputs, those that are ids.
+void check_ids(const Column& rows, const std::vector<InputInfo>& inputs, const std::string& subject,
+               std::int64_t first_sample) {
+  if (rows.type() != ElementType::float32) return;
+  std::vector<std::int64_t> below;  // of each element of a row; 0: any number
+  std::vector<const InputInfo*> owner;
+  for (const InputInfo& input : inputs) {
+    below.insert(below.end(), static_cast<std::size_t>(element_count(input.shape)), input.ids);
+    owner.resize(below.size(), &input);
+  }
+  const bool is_row = below.size() * sizeof(float) == rows.row_bytes();
+  if (!is_row || std::ranges::all_of(below, [](std::int64_t ids) { return ids == 0; })) return;
+  std::size_t place = below.size() - 1;
+  const auto odd = first_odd<float>(rows, [&](float value) {
+    place = place + 1 == below.size() ? 0 : place + 1;
+    const auto ids = static_cast<float>(below[place]);
+    return ids == 0 || (value >= 0 && value < ids && value == std::floor(value));
+  });
+  if (odd < 0) return;
+  const auto of_row = static_cast<std::int64_t>(rows.row_bytes() / sizeof(float));
+  const InputInfo& input = *owner.at(static_cast<std::size_t>(odd % of_row));
+  throw data_error(
+      fmt::format("has {} in the input {} of sample {}, whose ids are 0 to {}", value_at<float>(rows, odd),
+                  printable(input.name, 50), first_sample + odd / of_row, input.ids - 1),
+      subject, "write an id there, or stage the dataset again");
+}
+
 void check_classes(const Column& targets, std::int64_t classes, const std::string& subject,
                    std::int64_t first_sample) {
   const auto odd = first_odd<std::int64_t>(
@@ -95,7 +123,10 @@ void ValueCheck::operator()(const std::vector<std::shared_ptr<const Column>>& co
     case SampleLayout::dense:
       break;
   }
-  if (is_small(*columns.at(0), sizes)) check_finite(*columns.at(0), "input", subject, first_sample);
+  if (is_small(*columns.at(0), sizes)) {
+    check_finite(*columns.at(0), "input", subject, first_sample);
+    check_ids(*columns.at(0), inputs, subject, first_sample);
+  }
   if (columns.at(1)->type() == ElementType::int64) {
     check_classes(*columns.at(1), classes, subject, first_sample);
   } else {
@@ -104,7 +135,8 @@ void ValueCheck::operator()(const std::vector<std::shared_ptr<const Column>>& co
 }
 
 ValueCheck value_check(const DatasetInfo& info) {
-  ValueCheck check{.task = info.task, .classes = static_cast<std::int64_t>(info.classes.size())};
+  ValueCheck check{
+      .task = info.task, .classes = static_cast<std::int64_t>(info.classes.size()), .inputs = info.inputs};
   if (info.tokenizer) {
     check.vocabulary = static_cast<std::int64_t>(info.tokenizer->vocabulary.size());
     check.target_vocabulary = static_cast<std::int64_t>(info.tokenizer->target_vocabulary.size());

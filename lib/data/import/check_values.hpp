@@ -19,14 +19,15 @@ struct CheckedSizes {
 };
 
 /// Looks through the arrays of `task` (in the order of arrays_of_task): numbers must be finite, targets among
-/// the classes, tokens in the vocabulary. `classes`, `vocabulary` (of the source language for pairs) and
-/// `target_vocabulary`: how many there are. Throws data_error that names `subject`, the first sample at
-/// fault, counted from `first_sample`, and the value.
+/// the classes, tokens in the vocabulary, ids among those of their input. `classes`, `vocabulary` (of the
+/// source language for pairs) and `target_vocabulary`: how many there are. Throws data_error that names
+/// `subject`, the first sample at fault, counted from `first_sample`, and the value.
 struct ValueCheck {
   std::string task;
   std::int64_t classes = 0;
   std::int64_t vocabulary = 0;
   std::int64_t target_vocabulary = 0;
+  std::vector<InputInfo> inputs;  ///< Of a row of several.
 
   void operator()(const std::vector<std::shared_ptr<const Column>>& columns, const std::string& subject,
                   std::int64_t first_sample = 0, const CheckedSizes& sizes = {}) const;

@@ -1,12 +1,18 @@
 #include "data/import/stage.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/outside.hpp"
 #include "core/own_place.hpp"
 #include "core/printable.hpp"
@@ -35,6 +41,26 @@ Error disk_error(const std::string& subject, const std::error_code& code) {
                     "free some space or choose another --data-root");
 }
 
+/// A folder that no other process stages into, by a lock on it. Where the file system knows no locks it keeps
+/// nothing out.
+class FolderClaim {
+ public:
+  /// Throws usage_error where another process has it; nothing where there is no folder.
+  explicit FolderClaim(const fs::path& folder)
+      : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {
+    if (!file_.is_open()) return;
+    const bool taken = ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    struct stat facts {};
+    const bool gone = ::fstat(file_.get(), &facts) == 0 && facts.st_nlink == 0;
+    if (taken || gone)
+      throw usage_error("another process stages a dataset of this name", folder.string(),
+                        "wait for its end, or choose another name");
+  }
+
+ private:
+  FileDescriptor file_;
+};
+
 /// DATA_ROOT/NAME.partial for as long as the dataset is not whole; removed unless it was committed. Of what
 /// lay there only what staging wrote is removed.
 class PartialFolder {
@@ -43,12 +69,16 @@ class PartialFolder {
       : final_(data_root / name), partial_(data_root / (name + ".partial")) {
     std::error_code code;
     require_replaceable(partial_);
-    remove_staged(partial_);  // of a run that was killed
+    {
+      const FolderClaim former(partial_);
+      remove_staged(partial_);  // of a run that was killed
+    }
     fs::create_directories(data_root, code);
     const bool made = !code && fs::create_directory(partial_, code);
     if (!made)
       throw data_error(code ? "cannot be created: " + code.message() : "holds what dtrain did not write",
                        partial_.string(), "choose another --data-root, or move what lies there");
+    claim_.emplace(partial_);
   }
   ~PartialFolder() {
     std::error_code ignored;
@@ -70,13 +100,16 @@ class PartialFolder {
     if (code) throw disk_error(final_.string(), code);
     committed_ = true;
     // What others put beside the dataset stays beside it.
-    for (const std::string& name : others_in(replaced)) fs::rename(replaced / name, final_ / name, code);
+    for (const std::string& name : others_in(replaced)) {
+      if (!fs::exists(fs::symlink_status(final_ / name))) fs::rename(replaced / name, final_ / name, code);
+    }
     remove_staged(replaced);
   }
 
  private:
   fs::path final_;
   fs::path partial_;
+  std::optional<FolderClaim> claim_;
   bool committed_ = false;
 };
 
@@ -279,6 +312,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
   }
 
   require_text(info, options.from.string());
+  dataset_info_text(info);  // refuses what would be too large, before a shard is written
   PartialFolder folder(options.data_root, options.name);
   std::size_t total = 0;
   for (const auto& [split, choice] : plan)

@@ -114,6 +114,9 @@ struct DatasetInfo {
 /// Reads and checks FOLDER/dataset.json. Throws data_error (exit code 3) naming the file and the field.
 DatasetInfo read_dataset_info(const std::filesystem::path& folder);
 
+/// What dataset.json will hold. Throws data_error where it would be larger than read_dataset_info() takes.
+std::string dataset_info_text(const DatasetInfo& info);
+
 /// Writes FOLDER/dataset.json by a rename, so that it is whole or absent. Throws data_error.
 void write_dataset_info(const std::filesystem::path& folder, const DatasetInfo& info);
 

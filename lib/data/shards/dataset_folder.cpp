@@ -46,6 +46,13 @@ bool has_marker(const fs::path& folder) {
   }
 }
 
+/// A link in the place of a staged file is the dataset's as the file would be; what it leads to is not.
+bool is_file_or_link(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  const auto status = entry.symlink_status(ignored);
+  return fs::is_regular_file(status) || fs::is_symlink(status);
+}
+
 }  // namespace
 
 bool is_plain_name(std::string_view name) {
@@ -69,8 +76,7 @@ std::vector<std::string> others_in(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
-    const bool plain = fs::is_regular_file(entry.symlink_status(ignored));
-    if (!plain || !is_staged_file(name)) names.push_back(name);
+    if (!is_file_or_link(entry) || !is_staged_file(name)) names.push_back(name);
   }
   std::ranges::sort(names);
   return names;
@@ -104,8 +110,7 @@ void remove_staged(const fs::path& folder) {
   std::vector<fs::path> ours;
   bool others = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const bool plain = fs::is_regular_file(entry.symlink_status());
-    if (plain && is_staged_file(entry.path().filename().string())) {
+    if (is_file_or_link(entry) && is_staged_file(entry.path().filename().string())) {
       ours.push_back(entry.path());
     } else {
       others = true;

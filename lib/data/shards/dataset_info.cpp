@@ -1,4 +1,6 @@
 // dataset.json: read with every field checked, written last and whole.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -353,12 +355,25 @@ DatasetInfo read_dataset_info(const std::filesystem::path& folder) {
   return understand_from_outside(context, [&] { return read_checked(folder); });
 }
 
+std::string dataset_info_text(const DatasetInfo& info) {
+  std::string text = to_json(info).dump(2) + '\n';
+  std::string problem = refused_json(text);
+  if (text.size() > kMostInfoBytes)
+    problem = fmt::format("would take {} MiB, and may take {}", text.size() >> 20, kMostInfoBytes >> 20);
+  if (!problem.empty())
+    throw data_error(
+        "its vocabulary or its list of columns " + problem, info.name,
+        "stage fewer: say --vocab-size or --min-frequency for words, --ignore for a table's columns");
+  return text;
+}
+
 void write_dataset_info(const std::filesystem::path& folder, const DatasetInfo& info) {
   const std::filesystem::path path = folder / kFileName;
   const std::filesystem::path aside = path.string() + ".partial";
+  const std::string text = dataset_info_text(info);
   {
     std::ofstream stream(aside, std::ios::trunc);
-    stream << to_json(info).dump(2) << '\n';
+    stream << text;
     stream.close();
     if (!stream)
       throw data_error("cannot be written", aside.string(), "free some space or check permissions");

@@ -74,6 +74,8 @@ void resolve_federated(RunConfig& config) {
     config.batch.global_batch = static_cast<int>(samples);
   // A pipeline keeps its pieces until it is refused.
   if (!config.given.contains("micro-batches") && config.mesh_shape.pipe == 1) config.batch.micro_batches = 1;
+  // The server of secure sums is the rank that keeps the run's log and ledger: the first, wherever it lies.
+  if (config.strategy_options.federated.secure.on()) config.comm.order = topology::RankOrder::launched;
 }
 
 void validate_federated(const RunConfig& config) {

@@ -124,6 +124,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
   results_ =
       std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
                                               for_files(extra_columns_), goes_on ? kept : std::nullopt);
+  if (!results_->lost().empty()) log_.warn(results_->lost());
   if (kept) trim_ranks_that_are_gone(library, folder_, job.cluster(), *kept);
   results_->topology(topology_);
   if (config.output.tensorboard) {

@@ -98,7 +98,7 @@ OpenOptions open_options(const RunConfig& config, bool micro_batches) {
   const bool steps_alike = parallel::makes_same_steps(config.strategy, parallel::strategies().front().name);
   return {.strategy = steps_alike && !config.given.contains("strategy"),
           .recompute = !config.given.contains("recompute"),
-          .micro_batches = micro_batches && !config.given.contains("micro-batches")};
+          .micro_batches = micro_batches && !is_federated(config) && !config.given.contains("micro-batches")};
 }
 
 MemoryChoice choose_within_limit(const RunConfig& config, const OpenOptions& open,

@@ -41,6 +41,16 @@ TEST(NpyTest, NumbersOfOtherTypesBecomeTheFirstTypeThatHoldsAny) {
   EXPECT_EQ(read_npy(three("<u2", kUnsigned16), "x", {int64, float32})->type(), int64);
 }
 
+TEST(NpyTest, WholeNumbersAreIdsWhereIdsAreAccepted) {
+  using enum ElementType;
+  const std::vector<ElementType> accepted = {float32, uint8, int64};
+  EXPECT_EQ(read_npy(three("<u2", kUnsigned16), "x", accepted)->type(), int64);
+  EXPECT_EQ(read_npy(three("<i4", std::string(12, '\1')), "x", accepted)->type(), int64);
+  EXPECT_EQ(read_npy(three("|u1", std::string(3, '\1')), "x", accepted)->type(), uint8) << "a picture's";
+  EXPECT_EQ(read_npy(three("|b1", std::string(3, '\1')), "x", accepted)->type(), float32);
+  EXPECT_EQ(read_npy(three("<f8", std::string(24, '\0')), "x", accepted)->type(), float32);
+}
+
 TEST(NpyTest, BooleansAreNumbers) {
   const std::vector<float> expected = {1.0F, 0.0F, 1.0F};
   const auto column =

@@ -1,8 +1,11 @@
 #include "data/import/stage.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/sha256.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -284,6 +287,41 @@ TEST_F(StageTest, OverwriteFollowsNoLink) {
     std::filesystem::remove(folder / "staged" / name);
   }
   EXPECT_TRUE(std::filesystem::exists(folder / "elsewhere/dataset.json"));
+}
+
+TEST_F(StageTest, LinksInThePlaceOfStagedFilesAreReplacedAndNotFollowed) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  std::filesystem::rename(folder / "staged/digits", folder / "elsewhere");
+  std::filesystem::create_directory(folder / "staged/digits");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "elsewhere"))
+    std::filesystem::create_symlink(entry.path(), folder / "staged/digits" / entry.path().filename());
+  const std::string before = testing::read_bytes(folder / "elsewhere/dataset.json");
+  StageOptions again = options();
+  again.overwrite = true;
+  again.seed = 9;
+  stage(again, library);
+  EXPECT_EQ(Dataset::open(folder / "staged/digits", library).info().seed, 9);
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "staged/digits"))
+    EXPECT_FALSE(entry.is_symlink()) << entry.path();
+  EXPECT_EQ(testing::read_bytes(folder / "elsewhere/dataset.json"), before);
+}
+
+TEST_F(StageTest, OneProcessStagesANameAtATime) {
+  write_digits(folder / "original");
+  const auto partial = folder / "staged/digits.partial";
+  std::filesystem::create_directories(partial);
+  write_bytes(partial / "train-00000-of-00002.h5", "half of another's");
+  {
+    const FileDescriptor other(::open(partial.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+    const Error error = error_of([&] { stage(options(), library); });
+    EXPECT_THAT(error.what(), HasSubstr("another process stages a dataset of this name"));
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(testing::read_bytes(partial / "train-00000-of-00002.h5"), "half of another's");
+  }
+  stage(options(), library);
+  EXPECT_FALSE(std::filesystem::exists(partial));
 }
 
 TEST_F(StageTest, WhatOthersPutIntoADatasetStaysWhenItIsReplaced) {

@@ -119,6 +119,12 @@ TEST_F(MemoryChoiceTest, AStrategyThatMakesOtherStepsIsNoneOfThese) {
   EXPECT_FALSE(open_options(config_, true).strategy);
 }
 
+TEST_F(MemoryChoiceTest, ClientsMakeTheirStepsInOnePiece) {
+  config_.pipeline.memory_limit = "1GiB";
+  config_.strategy = "fedavg";
+  EXPECT_FALSE(open_options(config_, true).micro_batches);
+}
+
 TEST_F(MemoryChoiceTest, StagesThatCannotRunAreLeftOut) {
   config_.strategy_options.compression = "int8";
   give("compression");  // zero2 and zero3 have none
