@@ -151,6 +151,13 @@ void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume
   config.model.name = kept;
 }
 
+/// A rank that was a spare does not know into how many --memory-limit has cut the steps: more than none
+/// would. Collective.
+void learn_micro_batches(train::RunConfig& config, const comm::Communicator& world) {
+  if (config.pipeline.memory_limit_bytes() == 0 || config.given.contains("micro-batches")) return;
+  config.batch.micro_batches = static_cast<int>(world.max(std::int64_t{config.batch.micro_batches}));
+}
+
 /// What --memory-limit leaves open rank 0 chooses for all. Collective. Throws Error (exit code 2) where
 /// nothing fits.
 void choose_by_memory(train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
@@ -257,6 +264,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   }
   if (resume && !config.given.contains("micro-batches"))
     config.batch.micro_batches = resume->info.micro_batches;
+  if (!resume && goes_on) learn_micro_batches(config, world);
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
   config.device = parallel::settled_device(config.device, world);

@@ -231,6 +231,20 @@ def completes_without_those_lost_at_shutdown(binary, folder, expected):
     print("a rank lost at shutdown: the run completes, with its results", flush=True)
 
 
+def a_spare_learns_what_the_memory_limit_has_chosen(binary, folder):
+    """It takes a place before there is a checkpoint that would tell it."""
+    for rank in (0, 1):
+        command = [MPIRUN, 3, binary, "--model", "cnn", "--global-batch", 2048, "--limit-steps", 3, "--epochs", 1, "--quiet", "--watchdog", 60, "--strategy", "ddp",
+                   "--recompute", "none", "--memory-limit", "60MiB", "--threads", 1, "--spares", 1, "--name", f"chosen-{rank}", "--inject",
+                   f"kill:rank={rank},phase=backward,step=1"]
+        done = subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
+                              timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+        assert (folder / f"runs/chosen-{rank}/state").read_text() == "completed\n", (done.returncode, done.stdout, done.stderr)
+        with h5py.File(folder / f"runs/chosen-{rank}/results.h5") as file:
+            config = file.attrs["config"].decode()
+        assert re.search(r"^micro-batches\s*=\s*4$", config, re.MULTILINE), config
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
@@ -265,6 +279,7 @@ def main():
         keeps_the_last_step(arguments.binary, folder)
         completes_without_those_lost_at_shutdown(arguments.binary, folder, expected)
         tells_that_it_died(arguments.binary, folder)
+        a_spare_learns_what_the_memory_limit_has_chosen(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")
