@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <initializer_list>
 #include <iostream>
 #include <iterator>
 #include <string>
@@ -66,6 +67,18 @@ void bind(GenerateWords& words, Parser& parser) {
   parser.add_option("--data-root", words.data_root, "folder of staged datasets")->option_text("FOLDER");
 }
 
+/// An option that would change nothing is refused.
+void check_use(const Parser& parser, const GenerateWords& words) {
+  const auto refuse = [&](std::initializer_list<const char*> options, const char* use) {
+    for (const char* option : options) {
+      require(parser.count(option) == 0, fmt::format("is for {}", use),
+              {.subject = option, .advice = "leave it out", .code = ExitCode::usage});
+    }
+  };
+  if (words.translate.empty()) return refuse({"--beam"}, "--translate");
+  refuse({"--max-tokens", "--temperature", "--top-k", "--top-p", "--seed"}, "a text that is continued");
+}
+
 void complete(GenerateWords& words) {
   if (!words.seed.empty()) read_value(words.seed, "seed", words.sampling.seed);
   require(
@@ -129,6 +142,7 @@ Task generate_command(const Words& words, const Environment& environment) {
   Parser parser("generate", "Continues a text (gpt) or translates one (seq2seq) with a trained model.");
   bind(given, parser);
   if (const auto help = parse(parser, words)) return print_task(*help);
+  check_use(parser, given);
   complete(given);
   models::load_plugins(given.plugins);
   const auto config = config_for(given);

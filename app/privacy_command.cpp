@@ -55,7 +55,7 @@ privacy::SampledGaussian mechanism_of(const PrivacyWords& words) {
   // As a run rounds: an epoch's last step counts as a whole one.
   const double steps_per_epoch =
       by_counts ? std::ceil(static_cast<double>(words.records) / static_cast<double>(words.batch))
-                : 1 / words.rate;
+                : std::ceil(1 / words.rate - 1e-9);
   mechanism.rate =
       by_counts ? static_cast<double>(words.batch) / static_cast<double>(words.records) : words.rate;
   if (mechanism.sampling == privacy::Sampling::once_an_epoch)

@@ -23,6 +23,7 @@
 #include "options/command_line.hpp"
 #include "parallel/device/rank_device.hpp"
 #include "record/measurements_file.hpp"
+#include "run/run_contents.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"
 #include "train/setup/topology_rows.hpp"
@@ -256,6 +257,11 @@ Task topology_command(const Words& words, const Environment& environment) {
   if (wish.device == "auto" || !parallel::is_device_name(wish.device))
     throw usage_error("there is no such device", "--device " + wish.device, "use cpu or cuda");
   sizes_of(wish);
+  for (const char* option : {"--sizes", "--output"}) {
+    require(wish.benchmark || parser.count(option) == 0, "is for --benchmark",
+            {.subject = option, .advice = "leave it out, or add --benchmark", .code = ExitCode::usage});
+  }
+  if (wish.benchmark) require_not_kept("--output", wish.output);
   return {.alone = {}, .together = [wish, environment](comm::MpiEnvironment& mpi) {
             return show(wish, environment, mpi);
           }};

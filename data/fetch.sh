@@ -70,17 +70,23 @@ get() {  # FILE SUM: into $raw, whole or not at all
   if [[ -r $raw/$file ]] && matches "$raw/$file" "$sum"; then return 0; fi
   mkdir -p "$(dirname "$raw/$file")"
   if [[ -n $mirror ]]; then
-    [[ -r $folder/$file ]] || fail 3 "$folder/$file: not there; put it there or leave --mirror out"
-    sources=("file://$(cd "$folder" && pwd)/$file")
+    [[ -f $folder/$file && -r $folder/$file ]] || fail 3 "$folder/$file: not there; put it there or leave --mirror out"
+    sources=("$folder/$file")
   else
     mapfile -t sources < <(sed -n "s|^url \(.*\)|\1/$file|p" "$recipe")
   fi
-  part=$raw/$file.part
+  part=$(mktemp "$raw/$file.XXXXXX") || fail 3 "cannot write to $raw; choose another --raw-root"  # two may fetch at once
+  chmod "$(printf '%o' $((0666 & ~$(umask))))" "$part"
   for source in "${sources[@]}"; do
     echo "fetch: $source"
-    [[ $source == https://* || $source == file://* ]] || fail 3 "$source: is not https; correct data/$name.recipe"
-    curl --fail --silent --location --proto "=${source%%:*}" --proto-redir =https --max-filesize "$largest_bytes" \
-      --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 2 --output "$part" "$source" || continue
+    if [[ -n $mirror ]]; then
+      (($(stat -Lc %s "$source") <= largest_bytes)) || fail 3 "$source: is larger than $largest_bytes bytes; it is another file"
+      cp "$source" "$part" || continue
+    else
+      [[ $source == https://* || $source == file://* ]] || fail 3 "$source: is not https; correct data/$name.recipe"
+      curl --fail --silent --location --proto "=${source%%:*}" --proto-redir =https --max-filesize "$largest_bytes" \
+        --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 2 --output "$part" "$source" || continue
+    fi
     if matches "$part" "$sum"; then
       mv "$part" "$raw/$file"
       part=''
@@ -90,10 +96,11 @@ get() {  # FILE SUM: into $raw, whole or not at all
   done
   [[ -z $wrong ]] ||
     fail 3 "$wrong: its checksum is not that of data/$name.recipe; the copy is damaged or changed, take another with --mirror DIR"
+  [[ -z $mirror ]] || fail 3 "cannot copy $file of $name from $mirror; the line above says why"
   fail 3 "cannot download $file of $name; check the network, or copy the files to DIR/$name/ and say --mirror DIR"
 }
 
-command -v curl >/dev/null || fail 2 "curl is missing; run jobs/setup.sh"
+[[ -n $mirror ]] || command -v curl >/dev/null || fail 2 "curl is missing; run jobs/setup.sh"
 while read -r sum file; do
   get "$file" "$sum"
 done <<<"$files"

@@ -18,7 +18,7 @@ _dtrain_prepend() { # FOLDER: first in PATH, once
     *) PATH=$1:$PATH ;;
   esac
 }
-_dtrain_mpi=$(sed -n 's/^MPI_HOME=//p' "$_dtrain_deps/choices.env" 2>/dev/null)
+_dtrain_mpi=$(sed -n 's/^MPI_HOME=//p' "$_dtrain_deps/choices.env" 2>/dev/null || true)
 if [ -d "$_dtrain_deps/system/usr/bin" ]; then # what --from-bundle unpacked without root
   _dtrain_prepend "$_dtrain_deps/system/usr/bin"
   _dtrain_libraries=$_dtrain_deps/system/usr/lib/$(uname -m)-linux-gnu

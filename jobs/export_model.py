@@ -477,6 +477,7 @@ def _load(source):
             spec = importlib.util.spec_from_file_location(Path(where).stem, where)
             loaded = importlib.util.module_from_spec(spec)
             sys.path.insert(0, str(Path(where).resolve().parent))
+            sys.modules[spec.name] = loaded  # where dataclasses look for it
             spec.loader.exec_module(loaded)
         else:
             sys.path.insert(0, os.getcwd())

@@ -30,6 +30,7 @@ dtrain=${DTRAIN:-$top/dtrain}
 [[ -x $dtrain ]] || fail "$dtrain: no such program; build it with jobs/build.sh, or set DTRAIN"
 launcher=${DTRAIN_LAUNCHER:-$([[ -n ${SLURM_JOB_ID:-} ]] && echo srun || echo mpirun)}
 [[ $launcher == srun || $launcher == mpirun ]] || fail "DTRAIN_LAUNCHER=$launcher: it can be srun or mpirun"
+command -v "$launcher" >/dev/null || fail "there is no $launcher; load the module that has it, or set DTRAIN_LAUNCHER"
 nodes=${SLURM_JOB_NUM_NODES:-1}
 output=${OUTPUT:-$top/runs}
 # shellcheck disable=SC2034  # for the job scripts
@@ -139,6 +140,7 @@ start_ranks() {  # OPTIONS: dtrain on `nodes` nodes, for the run that `train` is
   launched=$!
   end_launcher_after "$launched" "$folder" "$before" &
   local watcher=$!
+  wait "$launched" || status=$?  # which may have ended already
   # A signal ends `wait` before the launcher ends.
   while kill -0 "$launched" 2>/dev/null; do status=0; wait "$launched" || status=$?; done
   launched=''

@@ -14,6 +14,8 @@ top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 # shellcheck source=jobs/env.sh
 . "$top/jobs/env.sh"
 
+python3 -c 'import h5py, matplotlib' 2>/dev/null ||
+  { echo "${0##*/}: the picture needs h5py and matplotlib; run jobs/setup.sh --with-tools" >&2; exit 2; }
 output=${OUTPUT:-$top/runs/resnet18_cifar10}
 per_rank=128
 what=(--config "$top/jobs/configs/resnet18_cifar10.toml")

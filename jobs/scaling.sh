@@ -16,6 +16,8 @@ top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"
 
+python3 -c 'import h5py, matplotlib, nbconvert' 2>/dev/null ||
+  fail "the page needs h5py, matplotlib and nbconvert; run jobs/setup.sh --with-tools"
 check_node_local
 all_nodes=$nodes
 counts=${NODE_COUNTS:-$(for ((n = 1; n <= all_nodes; n *= 2)); do echo "$n"; done)}
@@ -31,7 +33,8 @@ done
 # Jupyter and matplotlib run start-up files of these folders, so only this user may write there.
 notebook_home=$(mktemp -d "$node_local/notebook.XXXXXX")
 trap 'rm -rf "$notebook_home"' EXIT
-export RUNS="$output/nodes-*" FIGURES=$output IPYTHONDIR=$notebook_home MPLCONFIGDIR=$notebook_home
+RUNS=$(printf '%q/nodes-*' "$output")  # a list of patterns, quoted as for a shell
+export RUNS FIGURES=$output IPYTHONDIR=$notebook_home MPLCONFIGDIR=$notebook_home
 python3 -m nbconvert --log-level ERROR --to html --execute "$top/perf/notebooks/scaling.ipynb" --output-dir "$output"
 [[ -z ${RESULTS:-} ]] || cp "$output"/*.html "$output"/*.png "$RESULTS"
 say "$output/scaling.html"

@@ -25,7 +25,7 @@ struct Place {
 };
 
 constexpr std::array<Place, 21> kPlaces = {{{"", "results.h5"},
-                                            {"", "results.h5.damaged"},
+                                            {"", "results.h5.damaged*"},
                                             {"", "privacy.ledger"},
                                             {"", "privacy.ledger.partial"},
                                             {"", "trace.json"},

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostPieces = 1 << 24;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::size_t kMostSlices = 4096;
 constexpr std::size_t kMostDims = 64;
-constexpr std::size_t kMostTied = 1000;
+constexpr std::size_t kMostTied = 100'000;
 constexpr std::size_t kLongestName = 1000;
 constexpr std::size_t kLongestGivenName = 8192;
 

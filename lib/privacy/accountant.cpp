@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr int kResolution = 64;
-constexpr double kLeastNoise = 0.01;  // one step with less may lose 5,000 and more: that is no privacy
+// One step with less may lose 660 and more: that is no privacy, and e to the power of it is soon no number.
+constexpr double kLeastNoise = 0.036;
 constexpr std::int64_t kMostPoints = 1 << 21;  // 32 MiB of complex numbers
 
 std::vector<Repeated> discretised(const Mechanisms& mechanisms, Direction direction, Bound bound,

@@ -90,7 +90,9 @@ LossDistribution split_up(const Pair& pair, double grid) {
   for (auto i = first; i < last; ++i) {
     const double from = static_cast<double>(i) * grid;
     const auto cell = pair.between(from, static_cast<double>(i + 1) * grid);
-    const double upper = std::clamp((cell.p - cell.q * std::exp(from)) / share, 0.0, cell.p);
+    const double scaled =
+        cell.q > 0 ? std::exp(from + std::log(cell.q)) : 0.0;  // e^from alone may be infinite
+    const double upper = std::clamp((cell.p - scaled) / share, 0.0, cell.p);
     const auto at = static_cast<std::size_t>(i - first);
     all.mass[at] += cell.p - upper;
     all.mass[at + 1] += upper;

@@ -149,6 +149,14 @@ class OutsideTest(ProgramTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("runs/mine/other.toml is left", done.stderr)
 
+    def test_measurements_take_the_place_of_no_file_of_a_run(self):
+        self.succeed(*TABLE)
+        self.succeed(*TRAIN, "--name", "mine")
+        before = contents(self.folder / "runs/mine")
+        self.refuse(2, ["--output", "results.h5"], "topology", "--benchmark", "--sizes", "4KiB", "--output", "runs/mine/results.h5", ranks=2)
+        self.refuse(2, ["--output", "is for --benchmark"], "topology", "--output", "t.h5", ranks=1)
+        self.assertEqual(contents(self.folder / "runs/mine"), before)
+
     def test_a_report_writes_nothing_into_a_run(self):
         self.succeed(*TABLE)
         self.succeed(*TRAIN, "--name", "given")

@@ -35,6 +35,9 @@ def main():
         refused(binary, 1, 2, ["--prompt", "zebra"], "generate", gpt, "--prompt", "w5 zebra", cwd=folder)
         refused(binary, 1, 2, ["--prompt", "65", "64"], "generate", gpt, "--prompt", " ".join(["w5"] * 65), cwd=folder)
         (folder / "x.txt").write_text("w5\n")
+        refused(binary, 1, 2, ["--beam", "is for --translate"], "generate", gpt, "--prompt", "x", "--beam", 4, cwd=folder)
+        for option in (["--max-tokens", 5], ["--temperature", 0.5], ["--seed", 3], ["--top-k", 2]):
+            refused(binary, 1, 2, [option[0], "leave it out"], "generate", gpt, "--translate", "x.txt", *option, cwd=folder)
         refused(binary, 1, 2, ["--translate", "gpt"], "generate", gpt, "--translate", "x.txt", cwd=folder)
         refused(binary, 1, 2, ["--prompt", "--translate"], "generate", gpt, cwd=folder)
         refused(binary, 1, 2, ["--temperature"], "generate", gpt, "--prompt", "w5", "--temperature", -1, cwd=folder)

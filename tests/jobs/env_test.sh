@@ -8,6 +8,9 @@ root=$1 deps=$2
 cd "$root"
 [[ -x $deps/venv/bin/mpirun ]] || { echo "skipped: the MPI in use was not installed by jobs/setup.sh"; exit 77; }
 
+# Where jobs/setup.sh has never run a script goes on, with a sentence if there is no MPI of the system.
+check 0 "reached" env -i HOME="$HOME" PATH=/usr/bin:/bin DTRAIN_DEPS=/nonexistent bash -euo pipefail -c '. jobs/env.sh; echo reached'
+
 fabric=$(mktemp -d)
 trap 'rm -rf "$fabric"' EXIT
 mkdir -p "$fabric/none/infiniband" "$fabric/some/infiniband" "$fabric/some/cxi"

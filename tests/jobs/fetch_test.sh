@@ -29,6 +29,10 @@ printf 'url http://127.0.0.1:9\n%064d images.gz\n' 0 >"$scratch/data/plain.recip
 check 3 "is not https; correct data/plain.recipe" "${fetch[@]}" plain
 rm "$scratch/data/plain.recipe"
 check 0 "tiny is complete and checked" "${fetch[@]}" tiny --mirror "$scratch/mirror" --no-stage
+mkdir "$scratch/my mirror #1 [%20]"
+cp -r "$scratch/mirror/tiny" "$scratch/my mirror #1 [%20]"
+check 0 "tiny is complete and checked" "$scratch/data/fetch.sh" --raw-root "$scratch/raw 2" tiny --mirror "$scratch/my mirror #1 [%20]" --no-stage
+check 0 "2" sh -c "ls '$scratch/raw 2/tiny' | wc -l"
 rm -r "$scratch/mirror/tiny"
 check 0 "tiny is complete and checked" "${fetch[@]}" tiny --no-stage  # nothing is fetched twice
 check 2 "./dtrain is not built yet" "${fetch[@]}" tiny

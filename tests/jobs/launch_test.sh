@@ -43,6 +43,23 @@ check 0 "--ntasks=4 --ntasks-per-node=2 " job nodes.sh SLURM_NTASKS_PER_NODE=4 S
 check 0 "--device auto --epochs 1" job nodes.sh SLURM_NTASKS_PER_NODE=4
 check 0 "/bin/true doctor --output $scratch/runs --epochs 1" job doctor.sh SLURM_NTASKS_PER_NODE=2
 
+# A launcher that is not there, and one that ends at once, before anything waits for it.
+mkdir "$scratch/without"
+find /usr/bin /bin -maxdepth 1 ! -name srun ! -type d -exec ln -sf -t "$scratch/without" {} +
+check 2 "there is no srun; load the module that has it" env -i HOME="$HOME" PATH="$scratch/without" DTRAIN_DEPS="$deps" DTRAIN=/bin/true \
+  OUTPUT="$scratch/runs" NODE_LOCAL="$scratch/node" SLURM_JOB_ID=7 bash "$root/jobs/singlenode.sh"
+mkdir "$scratch/failing"
+cat >"$scratch/failing/srun" <<'EOF'
+#!/bin/sh
+case "$*" in *" sh -c "*) shift 4; exec "$@" ;; esac
+exit 3
+EOF
+chmod +x "$scratch/failing/srun"
+for _ in 1 2 3; do
+  check 3 "the launcher ended with 3" job singlenode.sh PATH="$scratch/failing:/usr/bin:/bin"
+  rm -rf "$scratch/runs"
+done
+
 # Tasks and GPUs that do not fit one another.
 check 2 "4 ranks per node, one for each of 4 GPUs, are more than the job's 2 tasks per node: give sbatch --ntasks-per-node=4" \
   job nodes.sh SLURM_NTASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=4

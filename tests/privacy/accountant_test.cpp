@@ -105,6 +105,12 @@ TEST(AccountantTest, StepsWithinABudgetAreTheMostThatKeepToIt) {
 }
 
 TEST(AccountantTest, WhatCannotBeReachedIsRefused) {
+  for (const double noise : {0.01, 0.02, 0.034, 0.0359}) {
+    EXPECT_EQ(loss_epsilon({by_chance(0.01, noise, 10)}, 1e-5, Bound::upper),
+              std::numeric_limits<double>::infinity());
+  }
+  const double least = loss_epsilon({by_chance(1, 0.037, 1)}, 1e-5, Bound::upper);
+  EXPECT_TRUE(std::isfinite(least) && least > 300) << least;
   for (const double epsilon : {0.0, -1.0, 1e-6, std::numeric_limits<double>::infinity()}) {
     try {
       noise_for(epsilon, 1e-5, by_chance(0.5, 0, 100000), Accounting::renyi);

@@ -26,6 +26,10 @@ def main():
     assert "one record more or less" in said.stdout and "1,000 steps" in said.stdout.replace("1000 steps", "1,000 steps"), said.stdout
     back = run("--noise", noise, "--delta", 1e-5, "--sample-rate", 0.01, "--steps", 1000)
     assert abs(figure(back.stdout, r"epsilon +([\d.]+) .*rdp") - 3) < 2e-3, back.stdout
+    for rate, epochs, steps in ((0.9, 10, 20), (0.3, 30, 120), (0.08, 30, 390)):  # an epoch's last step counts as a whole one
+        for sampler in ("poisson", "once"):
+            counted = run("--noise", 2, "--sample-rate", rate, "--epochs", epochs, "--sampler", sampler)
+            assert f", {steps} steps" in counted.stdout.replace(",000", "000"), counted.stdout
     once = run("--noise", 1, "--records", 1000, "--batch", 10, "--epochs", 2, "--sampler", "once")
     assert "200 steps" in once.stdout and "at least" not in once.stdout, once.stdout
     assert figure(once.stdout, r"epsilon +([\d.]+) .*rdp") > figure(run(

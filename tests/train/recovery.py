@@ -231,6 +231,27 @@ def completes_without_those_lost_at_shutdown(binary, folder, expected):
     print("a rank lost at shutdown: the run completes, with its results", flush=True)
 
 
+def a_stop_on_request_leaves_spares_alive(binary, folder):
+    """The signal comes to all processes of the job."""
+    command = [MPIRUN, 3, binary, "--model", "mlp", "--epochs", 500, "--quiet", "--watchdog", 60, "--threads", 1, "--spares", 1, "--name", "asked"]
+    job = subprocess.Popen([str(word) for word in command], cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not (folder / "runs/asked/ranks/rank-00000.h5").exists():
+        assert time.monotonic() < end and job.poll() is None, "the run has not begun"
+        time.sleep(0.05)
+    job.send_signal(signal.SIGUSR1)
+    said = job.communicate(timeout=100)
+    assert (folder / "runs/asked/state").read_text() == "preempted\n", said
+    assert job.returncode == 75, (job.returncode, said)
+
+
+def dealing_by_speed_goes_on_with_more_copies(binary, folder):
+    """Of three ranks no whole copies of two can be made: there are three of one, which have fewer micro-batches each than at the start."""
+    done = started(binary, folder, "dealt", "data=2,pipe=2", "--inject", "kill:rank=3,phase=backward,step=8", "--balance", "data", "--micro-batches", 8)
+    assert done.returncode == 0 and (folder / "runs/dealt/state").read_text() == "completed\n", (done.returncode, done.stdout, done.stderr)
+
+
 def a_spare_learns_what_the_memory_limit_has_chosen(binary, folder):
     """It takes a place before there is a checkpoint that would tell it."""
     for rank in (0, 1):
@@ -280,6 +301,8 @@ def main():
         completes_without_those_lost_at_shutdown(arguments.binary, folder, expected)
         tells_that_it_died(arguments.binary, folder)
         a_spare_learns_what_the_memory_limit_has_chosen(arguments.binary, folder)
+        a_stop_on_request_leaves_spares_alive(arguments.binary, folder)
+        dealing_by_speed_goes_on_with_more_copies(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")

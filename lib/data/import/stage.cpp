@@ -50,14 +50,25 @@ class FolderClaim {
       : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) {
     if (!file_.is_open()) return;
     const bool taken = ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    struct stat facts {};
-    const bool gone = ::fstat(file_.get(), &facts) == 0 && facts.st_nlink == 0;
-    if (taken || gone)
-      throw usage_error("another process stages a dataset of this name", folder.string(),
-                        "wait for its end, or choose another name");
+    if (taken) refuse(folder);
+  }
+
+  /// Throws usage_error where `folder`, which this process has made, is another one by now, or none.
+  void require_still_there(const fs::path& folder) const {
+    struct stat held {
+    }, found{};
+    const bool same = file_.is_open() && ::fstat(file_.get(), &held) == 0 &&
+                      ::lstat(folder.c_str(), &found) == 0 && held.st_dev == found.st_dev &&
+                      held.st_ino == found.st_ino;
+    if (!same) refuse(folder);
   }
 
  private:
+  [[noreturn]] static void refuse(const fs::path& folder) {
+    throw usage_error("another process stages a dataset of this name", folder.string(),
+                      "wait for its end, or choose another name");
+  }
+
   FileDescriptor file_;
 };
 
@@ -79,6 +90,7 @@ class PartialFolder {
       throw data_error(code ? "cannot be created: " + code.message() : "holds what dtrain did not write",
                        partial_.string(), "choose another --data-root, or move what lies there");
     claim_.emplace(partial_);
+    claim_->require_still_there(partial_);
   }
   ~PartialFolder() {
     std::error_code ignored;

@@ -81,10 +81,10 @@ void require_alike(const InputInfo& found, const InputInfo& trained, const std::
     throw data_error(
         fmt::format("has the shape {}, and the training's had {}", in_words(found), in_words(trained)),
         subject, "give samples like those of the training");
-  if ((found.ids > 0) != (trained.ids > 0))
-    throw data_error(fmt::format("has {} numbers, and the training's were {}",
-                                 found.ids > 0 ? "whole" : "real", found.ids > 0 ? "real" : "ids"),
-                     subject, "give an array of the training's type");
+  if (trained.ids == 0) return;  // whole numbers are real ones, too
+  if (found.ids == 0)
+    throw data_error("has real numbers, and the training's were ids", subject,
+                     "give an array of the training's type");
   if (found.ids > trained.ids)
     throw data_error(
         fmt::format("has the id {}, and the training's were below {}", found.ids - 1, trained.ids), subject,

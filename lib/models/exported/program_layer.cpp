@@ -42,6 +42,15 @@ at::Tensor as_sent(const at::Tensor& given) {
   return tensor;
 }
 
+/// In memory of its own, elements that are repeated once.
+at::Tensor copy_of(const at::Tensor& tensor) {
+  at::Tensor compact = tensor;
+  for (std::int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.stride(dim) == 0 && tensor.size(dim) > 1) compact = compact.narrow(dim, 0, 1);
+  }
+  return compact.clone().expand(tensor.sizes());
+}
+
 /// An operation whose result lies in memory as PyTorch has it, dtrain's images lying otherwise.
 class ThenInOrder final : public Operation {
  public:
@@ -229,7 +238,7 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
       continue;
     }
     const at::Tensor& tensor = work.tensors[places_.at(*flowing.value)];
-    made.push_back(lies_in_parameter(tensor) ? tensor.clone() : tensor);
+    made.push_back(lies_in_parameter(tensor) ? copy_of(tensor) : tensor);
   }
   return made;
 }

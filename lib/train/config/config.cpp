@@ -102,7 +102,9 @@ void validate_balance(const RunConfig& config) {
                  fmt::format("--strategy {} cannot: {}", config.strategy, can.owns_by_speed.why_not),
                  "--balance data", "use --balance none");
   const int wanted = kPiecesToBalance * config.mesh_shape.data;
-  require_option(!balances_data(config) || config.batch.micro_batches >= wanted,
+  // A run that has lost ranks keeps its micro-batches, and goes on with what they allow.
+  const bool has_lost = config.mesh_shape.size() < config.started_ranks - config.spares;
+  require_option(!balances_data(config) || has_lost || config.batch.micro_batches >= wanted,
                  fmt::format("{} micro-batches for {} data ranks are too few to deal them by speed",
                              config.batch.micro_batches, config.mesh_shape.data),
                  "--balance data", fmt::format("use --micro-batches {} or more, or --balance none", wanted));

@@ -70,6 +70,8 @@ ExitCode run_through_losses(RunConfig config, const RunPart& part, JobRanks& ran
   Recovery recovery(config, ranks);
   while (true) {
     const int at_work = ranks.at_work();
+    // A request to stop comes to all processes of the job: a spare that does not listen would die of it.
+    if (ranks.is_spare()) recovery.signals(comm::StopSignals::Voice::silent);
     const auto end = ranks.is_spare() ? wait_for_place(config, ranks) : train_part(config, part, recovery);
     if (const auto* code = std::get_if<ExitCode>(&end)) {
       if (!recovery.begin_moved()) return *code;

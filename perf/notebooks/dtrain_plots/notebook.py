@@ -2,6 +2,7 @@
 
 import glob
 import io
+import shlex
 from pathlib import Path
 
 from IPython.display import Image, Markdown, display
@@ -10,9 +11,9 @@ from .gallery import drawn
 
 
 def folders(patterns):
-    """Run folders by patterns, separated by spaces, from here or from a folder above."""
+    """Run folders by patterns, separated by spaces and quoted as for a shell, from here or from a folder above."""
     found = []
-    for pattern in patterns.split():
+    for pattern in shlex.split(patterns):
         for base in [Path.cwd(), *Path.cwd().parents]:
             matches = sorted(name for name in glob.glob(str(base / pattern)) if (Path(name) / "results.h5").is_file())
             if matches:

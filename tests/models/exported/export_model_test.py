@@ -438,6 +438,11 @@ class ExportModelTest(unittest.TestCase):
         code, said = self.command(f"{nets}:text", self.path, "--shape", "5", "--dtype", "int64", "--below", 9, "--varying-length")
         self.assertEqual(code, 0, said)
         self.assertEqual(self.agree(self.path).run(torch.zeros(3, 7, dtype=torch.int64)).shape, (3, 7, 9))
+        described = self.folder / "described.py"
+        described.write_text("from __future__ import annotations\nfrom dataclasses import dataclass\nfrom torch import nn\n\n@dataclass\nclass Sizes:\n"
+                             "    out: int = 3\n\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(12, Sizes().out))\n")
+        code, said = self.command(f"{described}:net", self.path, "--shape", "3,2,2")
+        self.assertEqual((code, "39 parameters" in said), (0, True), said)
         code, said = self.command(f"{nets}:net", self.path, "--shape", "3,2,2", "--no-golden")
         self.assertEqual((code, Program(self.path).golden), (0, None), said)
         for words, arguments in ((["nowhere.py"], ["nowhere.py:net", self.path, "--shape", "3"]),

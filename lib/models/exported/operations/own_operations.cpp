@@ -279,9 +279,8 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   }
   if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) != 0)
     return attention_operation(given);
-  if (calls(node, "lstm") || calls(node, "gru")) {
-    return drops_in_training(node, in_training) ? recurrent_operation(node, scope) : nullptr;
-  }
+  if (calls(node, "lstm") || calls(node, "gru"))
+    return recurrent_operation(node, scope, drops_in_training(node, in_training));
   if (calls(node, "linear")) return linear(given, scope);
   if (calls(node, "conv2d") && takes_images(given, "input", scope)) return convolution(given, scope);
   if (calls(node, "conv_transpose2d") && takes_images(given, "input", scope)) return transposed(given, scope);

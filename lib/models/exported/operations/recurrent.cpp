@@ -133,7 +133,9 @@ class RecurrentOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> recurrent_operation(const Node& node, const Scope& scope) {
+std::unique_ptr<Operation> recurrent_operation(const Node& node, const Scope& scope, bool drops) {
+  // On a GPU there is no gradient through a call that says it does not train.
+  if (!drops) return has_known_parameters(node) ? tapped_recurrence(node, scope, false) : nullptr;
   const auto sizes = sizes_of(node);
   if (!sizes || sizes->dropout == 0.0 || sizes->layers == 1) return nullptr;
   if (sizes->layers < 1 || sizes->layers > kMostLayers || !(sizes->dropout > 0.0 && sizes->dropout <= 1.0)) {

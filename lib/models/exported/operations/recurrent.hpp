@@ -6,9 +6,10 @@
 
 namespace dtrain::models::exported {
 
-/// An LSTM or GRU of several layers with dropout between them, layer by layer, with dtrain's masks. Null
-/// where there is no dropout. Throws Error (exit code 2) for packed sequences with dropout.
-std::unique_ptr<Operation> recurrent_operation(const Node& node, const Scope& scope);
+/// An LSTM or GRU of several layers with dropout between them, layer by layer, with dtrain's masks; or one
+/// that its module keeps in evaluation, where it does not drop. Null for others. `drops`: in training. Throws
+/// Error (exit code 2) for packed sequences with dropout.
+std::unique_ptr<Operation> recurrent_operation(const Node& node, const Scope& scope, bool drops);
 
 /// Whether a node is an LSTM, a GRU or a plain recurrent network.
 bool is_recurrent(const Node& node);
