@@ -148,6 +148,7 @@ void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume
   if (kept == named) return;
   log.info(fmt::format("{} is not there; the run goes on with the program that it kept, {}", printable(named),
                        printable(kept)));
+  config.model.given_name = named;
   config.model.name = kept;
 }
 
@@ -241,6 +242,8 @@ double start_limit_s(const train::RunConfig& config) {
 ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool named,
                     const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting) {
   const bool goes_on = recovery.goes_on();
+  // A rank that was a spare has the name that was given.
+  if (!config.model.given_name.empty()) config.model.name = std::exchange(config.model.given_name, {});
   if (starting != nullptr) starting->at("the ranks agree on their options");
   const auto world = comm::Communicator::duplicate(mpi.world(), start_limit_s(config));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);

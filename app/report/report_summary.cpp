@@ -47,6 +47,13 @@ void place_rank(const Table& topology, RankSummary& summary) {
   }
 }
 
+/// Steps of which each row is one: --record-steps.
+double steps_per_row(const Table& steps) {
+  if (steps.rows < 2) return 1;
+  const auto numbers = steps.column("step");
+  return std::max(1.0, (numbers.back() - numbers.front()) / static_cast<double>(steps.rows - 1));
+}
+
 RankSummary summarize_rank(const RankRecord& rank, const Table& topology) {
   RankSummary summary;
   summary.rank = rank.rank;
@@ -54,9 +61,10 @@ RankSummary summarize_rank(const RankRecord& rank, const Table& topology) {
   // Of a run that ended in its first epoch only the steps tell.
   const bool by_epoch = rank.epochs.rows > 0;
   const Table& rows = by_epoch ? rank.epochs : rank.steps;
+  const double whole = by_epoch ? 1 : steps_per_row(rank.steps);
   for (std::size_t i = 0; i < kPhases; ++i)
-    summary.phase_s[i] = sum_of(rows, phase_column(static_cast<Phase>(i)));
-  summary.train_time_s = sum_of(rows, by_epoch ? "train_time_s" : "time_s");
+    summary.phase_s[i] = whole * sum_of(rows, phase_column(static_cast<Phase>(i)));
+  summary.train_time_s = whole * sum_of(rows, by_epoch ? "train_time_s" : "time_s");
   summary.samples = by_epoch ? sum_of(rows, "samples") : kUnknown;
   summary.validation_time_s = sum_of(rank.epochs, "validation_time_s");
   summary.bytes_sent = sum_of(rank.epochs, "bytes_sent");

@@ -56,8 +56,8 @@ def write(folder, name, world_size, config="", tables=None):
     return folder
 
 
-def run_of_two(folder):
-    steps = {0: steps_of(0, 40), 1: steps_of(1, 20)}
+def run_of_two(folder, every=1):
+    steps = {0: steps_of(0, 40)[::every], 1: steps_of(1, 20)[::every]}
     steps[0] = np.concatenate([steps[0], np.zeros(3, STEP)])  # as a kill leaves a burst
     events = {0: [(4.05, b"lost_rank", b"rank 1 is gone"), (4.3, b"resumed", b"from memory on 1 ranks, data=1,pipe=1,tensor=1"),
                   (54.3, b"recovered", b"rank 1 lost: 1 ranks agreed after 0.1 s"), (55.0, b"straggler", b"")],
@@ -92,6 +92,11 @@ def main():
         throughput = curves.throughput(run).axes[0].lines[0]
         assert np.isnan(throughput.get_ydata()).sum() == 1, "one pause"
         assert np.all(np.diff(throughput.get_xdata()) >= 0)
+
+        # Of a run that kept each second step, by --record-steps 2.
+        all_in_all = lambda of: float(curves.throughput(of).axes[0].lines[1].get_label().split(": ")[1].split()[0].replace(",", ""))
+        thinned = recording.read(run_of_two(folder / "thinned", every=2))
+        assert abs(all_in_all(thinned) / all_in_all(run) - 1) < 0.1 and curves.unit_of_weight(thinned) == curves.unit_of_weight(run)
 
         # A rank that links to elsewhere is left out, and named.
         with h5py.File(folder / "two/results.h5", "r+") as file:

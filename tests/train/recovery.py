@@ -231,6 +231,22 @@ def completes_without_those_lost_at_shutdown(binary, folder, expected):
     print("a rank lost at shutdown: the run completes, with its results", flush=True)
 
 
+def a_spare_goes_on_with_the_program_that_the_run_kept(binary, folder):
+    """The file that was named is gone: the ranks at work know the run's own copy, and the spare only the name."""
+    program = folder / "net.pt2"
+    network = "torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))"
+    (folder / "net.py").write_text(f"import torch\n\ndef net():\n    return {network}\n")
+    export = Path(__file__).resolve().parents[2] / "jobs/export_model.py"
+    subprocess.run([sys.executable, export, "net.py:net", program.name, "--shape", "1,28,28"], cwd=folder, check=True, timeout=120, capture_output=True)
+    command = [binary, "--model", "net.pt2", "--global-batch", 64, "--limit-steps", 6, "--epochs", 1, "--quiet", "--watchdog", 60, "--threads", 1, "--name", "kept",
+               "--checkpoint-every", "2steps"]
+    for ranks, more in ((2, ["--inject", "fail:rank=0,step=3"]), (3, ["--spares", 1, "--inject", "kill:rank=1,phase=backward,step=5"])):
+        done = subprocess.run([str(word) for word in (MPIRUN, ranks, *command, *more)], cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"},
+                              text=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+        program.unlink(missing_ok=True)
+    assert (folder / "runs/kept/state").read_text() == "completed\n", (done.returncode, done.stdout, done.stderr)
+
+
 def a_stop_on_request_leaves_spares_alive(binary, folder):
     """The signal comes to all processes of the job."""
     command = [MPIRUN, 3, binary, "--model", "mlp", "--epochs", 500, "--quiet", "--watchdog", 60, "--threads", 1, "--spares", 1, "--name", "asked"]
@@ -302,6 +318,7 @@ def main():
         tells_that_it_died(arguments.binary, folder)
         a_spare_learns_what_the_memory_limit_has_chosen(arguments.binary, folder)
         a_stop_on_request_leaves_spares_alive(arguments.binary, folder)
+        a_spare_goes_on_with_the_program_that_the_run_kept(arguments.binary, folder)
         dealing_by_speed_goes_on_with_more_copies(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)

@@ -24,6 +24,8 @@
 namespace dtrain::comm {
 namespace {
 
+constexpr double kMostNoticeS =
+    5.0;                     // a machine with more ranks than cores tells MPI late of what is known already
 constexpr int kShrinks = 3;  // where ranks die meanwhile
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};
@@ -151,7 +153,7 @@ void MpiEnvironment::dismiss_spares(int exit_code, std::string_view why) const n
 }
 
 Loss MpiEnvironment::leave_lost_behind(bool holds_state, double limit_s) {
-  if (!can_recover_ || !ulfm::learns_of_loss(everyone_, kNoticeS)) return {};
+  if (!can_recover_ || !ulfm::learns_of_loss(everyone_, kMostNoticeS)) return {};
   const Deadline deadline(limit_s, "agreeing on the ranks that are left");
   Communicator::revoke_all();
   ulfm::revoke(everyone_);

@@ -21,7 +21,8 @@ namespace dtrain::train {
 
 /// What is trained.
 struct ModelConfig {
-  std::string name = "mlp";                    ///< A name of models::registry(), or a file NET.pt2.
+  std::string name = "mlp";  ///< A name of models::registry(), or a file NET.pt2.
+  std::string given_name;    ///< The file that was named, where `name` is the run's own copy of it; or empty.
   std::map<std::string, std::string> options;  ///< `--model-option KEY=VALUE`, unparsed.
   std::string init_from;  ///< A checkpoint, an .h5 or a .safetensors whose weights it starts with; or empty.
   bool init_is_checked = false;  ///< All its files are known to be whole. Set where a run is resumed.

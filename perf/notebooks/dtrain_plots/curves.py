@@ -150,10 +150,17 @@ def rate_and_gradient(run):
     return new
 
 
+def steps_per_row(steps):
+    """Of which each row is one: --record-steps."""
+    numbers = np.unique(steps["step"])
+    return (numbers[-1] - numbers[0]) / (len(numbers) - 1) if len(numbers) > 1 else 1.0
+
+
 def unit_of_weight(run):
     """`samples`, or `target tokens` where a step's weight counts these."""
     if len(run.epochs) and run.steps:
         of_epoch = run.steps["weight"][run.steps["epoch"] == run.epochs["epoch"][0]].sum()
+        of_epoch *= steps_per_row(run.steps)
         if of_epoch > 1.5 * run.epochs["samples"][0]:
             return "target tokens"
     return "samples"
@@ -180,7 +187,7 @@ def throughput(run):
     unit = unit_of_weight(run)
     new, axes = figure(height=3.4)
     axes.plot(at, rate, color=TRAIN, label="while it trained")
-    whole = weight.sum() / max(ended[-1] - (ended[0] - time_s[0]), 1e-9)
+    whole = steps_per_row(steps) * weight.sum() / max(ended[-1] - (ended[0] - time_s[0]), 1e-9)
     axes.axhline(whole, color="#8a8f98", lw=1.0, ls=":",
                  label=f"all in all, with validations, checkpoints and pauses: {whole:,.{0 if whole >= 10 else 2}f} {unit}/s")
     axes.set(xlabel="s since the start of the run", ylabel=f"{unit}/s", ylim=(0, 1.3 * np.nanmax(rate)),

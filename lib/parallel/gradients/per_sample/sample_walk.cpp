@@ -9,6 +9,8 @@
 
 #include "core/error.hpp"
 #include "models/borrowed_parameter.hpp"
+#include "models/model.hpp"
+#include "models/plugins/additions.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -28,9 +30,19 @@ bool is_borrowed(models::Model& model, const models::Layer& owner) {
                              [&](const auto& layer) { return std::ranges::any_of(layer->borrowed(), owns); });
 }
 
+/// Layers and losses of others may let samples meet, though they have no parameters.
+std::string of_plugins(const models::Model& model) {
+  const auto& added = models::additions();
+  const bool is_own = std::ranges::find(models::registry(), model.name(), &models::Registration::name) !=
+                      models::registry().end();
+  if (!added.models.empty() && !is_own) return fmt::format("the model {} may be a plug-in's", model.name());
+  return added.losses.empty() ? "" : "a plug-in has losses of its own";
+}
+
 }  // namespace
 
 std::optional<std::string> SampleWalk::obstacle(models::Model& model) {
+  if (auto why = of_plugins(model); !why.empty()) return why;
   models::SampleTap tap(model.parameters());
   bool first = true;
   for (const auto& layer : model.layers()) {

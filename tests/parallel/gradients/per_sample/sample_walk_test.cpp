@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,6 +17,7 @@
 #include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/flatten.hpp"
 #include "models/layers/linear.hpp"
+#include "models/plugins/additions.hpp"
 #include "parallel/gradients/per_sample/sample_walk.hpp"
 #include "parallel/plain_sum.hpp"
 #include "parallel/small_model.hpp"
@@ -233,6 +235,24 @@ TEST(SampleWalkTest, ALayerWithoutARuleIsNamed) {
   layers.push_back(std::make_unique<Scale>(4));
   const auto model = classifier_of(std::move(layers), 4);
   EXPECT_EQ(SampleWalk::obstacle(*model), "layer scale has no rule");
+}
+
+/// Adds to this process, and so stands last.
+TEST(SampleWalkTest, NothingIsKnownOfAPluginsLayersAndLosses) {
+  const auto own = small_gpt(12, 30, "16");
+  Layers layers;
+  layers.push_back(std::make_unique<models::Linear>("fc", 4, 4));
+  const auto other = classifier_of(std::move(layers), 4);
+  ASSERT_EQ(SampleWalk::obstacle(*own), std::nullopt);
+  const auto none = [](const models::DatasetFacts&, const models::ModelOptions&) {
+    return std::unique_ptr<models::Model>();
+  };
+  models::add_from_plugin("libmine.so", {.models = {{.name = "mine", .make = none}}});
+  EXPECT_EQ(SampleWalk::obstacle(*own), std::nullopt);
+  EXPECT_THAT(SampleWalk::obstacle(*other).value_or(""), testing::HasSubstr("may be a plug-in's"));
+  const auto sums = [](const models::Tensors&, const at::Tensor&) { return models::LossSums(); };
+  models::add_from_plugin("libmine.so", {.losses = {{.name = "mine", .sums = sums}}});
+  EXPECT_EQ(SampleWalk::obstacle(*own), "a plug-in has losses of its own");
 }
 
 }  // namespace
