@@ -159,7 +159,7 @@ def draw_federated(seed, ulfm):
            "threads": pick([1, 1, 2])}
     if sometimes(0.3):
         how["staging"] = pick(["memory", "local=copies"])
-    if not private and sometimes(0.2):
+    if not private and not alone and sometimes(0.2):
         how["round-deadline"] = LIMIT_S  # which no round comes to: it changes nothing
     if sometimes(0.15):
         how["ONE_CORE"] = True
