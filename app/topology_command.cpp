@@ -15,11 +15,13 @@
 #include "comm/survey/discover.hpp"
 #include "comm/survey/hardware.hpp"
 #include "comm/survey/measurement.hpp"
+#include "comm/watch/shared_failure.hpp"
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/counted.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "core/shared_failure.hpp"
 #include "options/command_line.hpp"
 #include "parallel/device/rank_device.hpp"
 #include "record/measurements_file.hpp"
@@ -138,11 +140,15 @@ std::vector<std::size_t> sizes_of(const Wish& wish) {
 
 /// Before minutes are spent on what cannot be kept. Rank 0 writes; collective.
 void check_output(const Wish& wish, const comm::Communicator& world) {
-  const auto folder = std::filesystem::absolute(wish.output).parent_path();
-  const bool writable = ::access(folder.c_str(), W_OK) == 0;
-  if (world.broadcast(writable ? "yes" : "no", 0) == "yes") return;
-  throw usage_error("its folder is not there, or cannot be written to",
-                    fmt::format("--output {}", wish.output), "name another file");
+  const auto failure = failure_of([&] {
+    if (world.rank() != 0) return;
+    const auto folder = std::filesystem::absolute(wish.output).parent_path();
+    if (::access(folder.c_str(), W_OK) != 0)
+      throw usage_error("its folder is not there, or cannot be written to",
+                        fmt::format("--output {}", wish.output), "name another file");
+    require_not_kept("--output", wish.output);
+  });
+  if (const auto shared = comm::first_failure(failure, world)) throw Error(*shared);
 }
 
 /// All collectives between the devices of a data group; and in the CPU's memory among all ranks, within the
@@ -261,7 +267,6 @@ Task topology_command(const Words& words, const Environment& environment) {
     require(wish.benchmark || parser.count(option) == 0, "is for --benchmark",
             {.subject = option, .advice = "leave it out, or add --benchmark", .code = ExitCode::usage});
   }
-  if (wish.benchmark) require_not_kept("--output", wish.output);
   return {.alone = {}, .together = [wish, environment](comm::MpiEnvironment& mpi) {
             return show(wish, environment, mpi);
           }};

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "core/regular_file.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
@@ -105,14 +106,6 @@ bool is_step(const fs::path& relative) {
          relative.filename().string().find(kLeft) == std::string::npos;
 }
 
-fs::path free_name_beside(const fs::path& path) {
-  for (int number = 1;; ++number) {
-    fs::path name = path;
-    name += number == 1 ? std::string(kLeft) : fmt::format("{}-{}", kLeft, number);
-    if (!fs::exists(fs::symlink_status(name))) return name;
-  }
-}
-
 }  // namespace
 
 bool is_run_folder(const fs::path& folder) {
@@ -147,7 +140,7 @@ void remove_run(const fs::path& folder) {
     } else if (fs::is_empty(path, ignored)) {
       fs::remove(path);
     } else if (is_step(relative)) {
-      fs::rename(path, free_name_beside(path));
+      fs::rename(path, free_name(path.string() + std::string(kLeft)));
     }
   });
   fs::remove(folder / "state");

@@ -87,4 +87,13 @@ void claim_file(const fs::path& path, ExitCode code) {
   refuse("what another process keeps making", EEXIST);
 }
 
+std::filesystem::path free_name(const std::filesystem::path& path) {
+  std::filesystem::path name = path;
+  for (int number = 2; std::filesystem::exists(std::filesystem::symlink_status(name)); ++number) {
+    name = path;
+    name += fmt::format("-{}", number);
+  }
+  return name;
+}
+
 }  // namespace dtrain

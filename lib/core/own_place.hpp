@@ -24,4 +24,8 @@ void require_own_folder(const std::filesystem::path& folder, const ErrorContext&
 /// an empty file takes its place. Throws Error with the exit code `code` where it cannot be removed.
 void claim_file(const std::filesystem::path& path, ExitCode code);
 
+/// `path`, or `path-2`, `path-3`, ...: the first under which nothing lies, no link either. For what is set
+/// aside.
+std::filesystem::path free_name(const std::filesystem::path& path);
+
 }  // namespace dtrain

@@ -182,13 +182,6 @@ class AsideFile {
   std::string aside_;
 };
 
-std::string free_name(const std::string& path) {
-  std::string name = path;
-  for (int number = 2; fs::exists(fs::symlink_status(name)); ++number)
-    name = fmt::format("{}-{}", path, number);
-  return name;
-}
-
 }  // namespace
 
 ResultsWriter::ResultsWriter(h5::Library& library, std::string folder, RunInfo info,
@@ -207,7 +200,7 @@ void ResultsWriter::take_over_or_set_aside(const Kept& kept) {
     // The machine may have died before the disk had the file. The checkpoints are whole: the run goes on.
     if (::access(results_path(folder_).c_str(), R_OK) != 0) throw;  // that can be mended
     std::error_code failed;
-    const std::string damaged = free_name(results_path(folder_) + ".damaged");
+    const std::string damaged = free_name(results_path(folder_) + ".damaged").string();
     fs::rename(results_path(folder_), damaged, failed);
     if (failed) throw;
     epochs_ = {};

@@ -113,5 +113,12 @@ TEST_F(OwnPlaceTest, ALinkOfAnotherUserToAFileOfOnesOwnIsNotRead) {
   }
 }
 
+TEST_F(OwnPlaceTest, AFreeNameHasNothingBehindItAndNoLink) {
+  EXPECT_EQ(free_name(at("aside")), at("aside"));
+  std::ofstream(at("aside")) << "taken";
+  std::filesystem::create_symlink("nowhere", at("aside-2"));
+  EXPECT_EQ(free_name(at("aside")), at("aside-3"));
+}
+
 }  // namespace
 }  // namespace dtrain

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "rstvz"]
+LIMIT_S = 100  # of a run that takes a second or two
 BATCH_NORM = ("vgg11", "resnet18")
 KERNEL_LIMIT = 1 << 16  # elements of a piece: by such sizes dtrain's kernels are chosen
 

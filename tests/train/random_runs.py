@@ -30,9 +30,9 @@ import h5py
 import numpy as np
 
 from dtrain_run import MPIRUN, checkpoint_tensors
-from random_cases import Case, halves, has_batch_norm, ranks_in, stage, valid, without
+from random_cases import LIMIT_S, Case, halves, has_batch_norm, ranks_in, stage, valid, without
 from random_networks import build, export
-from random_strategies import FAMILIES, LIMIT_S, plain_of, same_bits_of
+from random_strategies import FAMILIES, plain_of, same_bits_of
 from recovery import has_ulfm
 
 SHRINKING_S = 20  # and of making one case smaller

@@ -2,10 +2,9 @@
 
 import random
 
-from random_cases import (DATASETS, PLAIN, Case, draw, draw_batch, draw_how, draw_model, mesh_words, meshes_of, update_rule)
+from random_cases import (DATASETS, LIMIT_S, PLAIN, Case, draw, draw_batch, draw_how, draw_model, mesh_words, meshes_of, update_rule)
 from random_networks import build, draw_networks
 
-LIMIT_S = 100  # of a run that takes a second or two
 CLASSIFIERS = {"mlp": 5, "cnn": 2, "nbow": 3, "vgg11": 1}
 NO_BATCH_NORM = {"mlp": 5, "cnn": 2, "nbow": 3, "seq2seq": 2, "gpt": 2, "conv_autoencoder": 2}
 

@@ -73,10 +73,22 @@ def has_ulfm():
     return "Open MPI) 5" in version or "prterun" in version
 
 
+def command_of(binary, ranks, *options):
+    return [str(word) for word in (MPIRUN, ranks, binary, *options)]
+
+
+def environment():
+    """Of a job that may lose ranks."""
+    return {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
+
+
+def ended(binary, folder, ranks, *options):
+    return subprocess.run(command_of(binary, ranks, *options), cwd=folder, env=environment(), text=True, timeout=240, stdin=subprocess.DEVNULL,
+                          capture_output=True)
+
+
 def started(binary, folder, name, mesh, *options, ranks=RANKS):
-    environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
-    command = [str(MPIRUN), str(ranks), str(binary), *map(str, COMMON), "--mesh", mesh, "--name", name, *map(str, options)]
-    return subprocess.run(command, cwd=folder, env=environment, text=True, timeout=240, stdin=subprocess.DEVNULL, capture_output=True)
+    return ended(binary, folder, ranks, *COMMON, "--mesh", mesh, "--name", name, *options)
 
 
 def facts(run_folder):
@@ -238,20 +250,18 @@ def a_spare_goes_on_with_the_program_that_the_run_kept(binary, folder):
     (folder / "net.py").write_text(f"import torch\n\ndef net():\n    return {network}\n")
     export = Path(__file__).resolve().parents[2] / "jobs/export_model.py"
     subprocess.run([sys.executable, export, "net.py:net", program.name, "--shape", "1,28,28"], cwd=folder, check=True, timeout=120, capture_output=True)
-    command = [binary, "--model", "net.pt2", "--global-batch", 64, "--limit-steps", 6, "--epochs", 1, "--quiet", "--watchdog", 60, "--threads", 1, "--name", "kept",
+    options = ["--model", "net.pt2", "--global-batch", 64, "--limit-steps", 6, "--epochs", 1, "--quiet", "--watchdog", 60, "--threads", 1, "--name", "kept",
                "--checkpoint-every", "2steps"]
     for ranks, more in ((2, ["--inject", "fail:rank=0,step=3"]), (3, ["--spares", 1, "--inject", "kill:rank=1,phase=backward,step=5"])):
-        done = subprocess.run([str(word) for word in (MPIRUN, ranks, *command, *more)], cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"},
-                              text=True, timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+        done = ended(binary, folder, ranks, *options, *more)
         program.unlink(missing_ok=True)
     assert (folder / "runs/kept/state").read_text() == "completed\n", (done.returncode, done.stdout, done.stderr)
 
 
 def a_stop_on_request_leaves_spares_alive(binary, folder):
     """The signal comes to all processes of the job."""
-    command = [MPIRUN, 3, binary, "--model", "mlp", "--epochs", 500, "--quiet", "--watchdog", 60, "--threads", 1, "--spares", 1, "--name", "asked"]
-    job = subprocess.Popen([str(word) for word in command], cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = command_of(binary, 3, "--model", "mlp", "--epochs", 500, "--quiet", "--watchdog", 60, "--threads", 1, "--spares", 1, "--name", "asked")
+    job = subprocess.Popen(command, cwd=folder, env=environment(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
     while not (folder / "runs/asked/ranks/rank-00000.h5").exists():
         assert time.monotonic() < end and job.poll() is None, "the run has not begun"
@@ -271,11 +281,9 @@ def dealing_by_speed_goes_on_with_more_copies(binary, folder):
 def a_spare_learns_what_the_memory_limit_has_chosen(binary, folder):
     """It takes a place before there is a checkpoint that would tell it."""
     for rank in (0, 1):
-        command = [MPIRUN, 3, binary, "--model", "cnn", "--global-batch", 2048, "--limit-steps", 3, "--epochs", 1, "--quiet", "--watchdog", 60, "--strategy", "ddp",
-                   "--recompute", "none", "--memory-limit", "60MiB", "--threads", 1, "--spares", 1, "--name", f"chosen-{rank}", "--inject",
-                   f"kill:rank={rank},phase=backward,step=1"]
-        done = subprocess.run([str(word) for word in command], cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
-                              timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+        done = ended(binary, folder, 3, "--model", "cnn", "--global-batch", 2048, "--limit-steps", 3, "--epochs", 1, "--quiet", "--watchdog", 60,
+                     "--strategy", "ddp", "--recompute", "none", "--memory-limit", "60MiB", "--threads", 1, "--spares", 1, "--name", f"chosen-{rank}",
+                     "--inject", f"kill:rank={rank},phase=backward,step=1")
         assert (folder / f"runs/chosen-{rank}/state").read_text() == "completed\n", (done.returncode, done.stdout, done.stderr)
         with h5py.File(folder / f"runs/chosen-{rank}/results.h5") as file:
             config = file.attrs["config"].decode()

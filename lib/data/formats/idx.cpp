@@ -13,6 +13,7 @@
 #include "core/checked_bytes.hpp"
 #include "core/error.hpp"
 #include "core/sha256.hpp"
+#include "data/formats/unpacked_bytes.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -21,9 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostIdxBytes = std::int64_t{1} << 40;
 constexpr double kMostLabel = 1e9;
-// As of archives: files of images that compress better than this are made to fill memory.
-constexpr std::uint64_t kMostGzipRatio = 20;
-constexpr std::uint64_t kAlwaysUnpacked = std::uint64_t{128} << 20;
 
 /// Reads a file through zlib, which passes plain files through.
 class GzipReader {
@@ -203,7 +201,7 @@ std::shared_ptr<const Column> read_idx(const fs::path& file) {
                      "fetch it again");
   if (*bytes == 0) throw data_error("holds no values", name, "give the original file, plain or gzipped");
   const std::uint64_t packed = fs::file_size(file, ignored);
-  if (static_cast<std::uint64_t>(*bytes) > std::max(kAlwaysUnpacked, kMostGzipRatio * packed))
+  if (static_cast<std::uint64_t>(*bytes) > most_unpacked(packed))
     throw data_error(fmt::format("would unpack to {} MiB from {} MiB", *bytes >> 20, packed >> 20), name,
                      "unpack it yourself where that is right, and give the plain file");
   const auto values = read_values(reader, static_cast<std::size_t>(*bytes), name);

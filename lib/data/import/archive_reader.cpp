@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/regular_file.hpp"
+#include "data/formats/unpacked_bytes.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -17,9 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
-// Larger files that compress better than this are made to fill memory: tables come to 10, images to 5.
-constexpr std::uint64_t kMostTimesLarger = 20;
-constexpr std::uint64_t kAlwaysAllowed = std::uint64_t{128} << 20;
 constexpr std::uint64_t kMostUnpacked = std::uint64_t{16} << 30;  // the members are in memory together
 constexpr std::size_t kMostMembers = 10'000'000;
 constexpr std::string_view kRefused = "dtrain does not unpack it; take another copy";
@@ -108,10 +106,8 @@ struct ArchiveReader::Impl {
   /// What is taken out, or was decompressed on the way, is limited by what the file has.
   void require_moderate() const {
     const auto through = static_cast<std::uint64_t>(std::max<la_int64_t>(archive_filter_bytes(handle, 0), 0));
-    const std::uint64_t most = std::min(kMostUnpacked, std::max(kAlwaysAllowed, kMostTimesLarger * packed));
-    if (unpacked <= most && through <= std::max(kMostTimesLarger * packed, kAlwaysAllowed) &&
-        members <= kMostMembers)
-      return;
+    const std::uint64_t most = std::min(kMostUnpacked, most_unpacked(packed));
+    if (unpacked <= most && through <= most_unpacked(packed) && members <= kMostMembers) return;
     throw data_error(members > kMostMembers ? fmt::format("holds more than {} members", kMostMembers)
                                             : fmt::format("unpacks to more than {} MiB from {} MiB",
                                                           most >> 20, (packed >> 20) + 1),

@@ -135,7 +135,7 @@ class RecurrentOperation final : public Operation {
 
 std::unique_ptr<Operation> recurrent_operation(const Node& node, const Scope& scope, bool drops) {
   // On a GPU there is no gradient through a call that says it does not train.
-  if (!drops) return has_known_parameters(node) ? tapped_recurrence(node, scope, false) : nullptr;
+  if (!drops) return has_known_parameters(node) ? recurrence_by_layers(node, scope, false) : nullptr;
   const auto sizes = sizes_of(node);
   if (!sizes || sizes->dropout == 0.0 || sizes->layers == 1) return nullptr;
   if (sizes->layers < 1 || sizes->layers > kMostLayers || !(sizes->dropout > 0.0 && sizes->dropout <= 1.0)) {
@@ -163,7 +163,7 @@ bool has_known_parameters(const Node& node) {
   return params != nullptr && params->values.size() == static_cast<std::size_t>(*layers) * directions * each;
 }
 
-std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope, bool drops) {
+std::unique_ptr<Operation> recurrence_by_layers(const Node& node, const Scope& scope, bool drops) {
   auto sizes = sizes_of(node);
   if (sizes && !drops) sizes->dropout = 0;
   return sizes ? std::make_unique<RecurrentOperation>(node, scope, *sizes) : nullptr;

@@ -16,8 +16,8 @@ bool is_recurrent(const Node& node);
 /// Whether it has padded sequences, and for each layer and direction two weights with or without two biases.
 bool has_known_parameters(const Node& node);
 
-/// The same node layer by layer, for passes that an open SampleTap follows. `node` has known parameters.
+/// A node layer by layer, as passes need it that an open SampleTap follows. `node` has known parameters.
 /// `drops`: between its layers, in training.
-std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope, bool drops);
+std::unique_ptr<Operation> recurrence_by_layers(const Node& node, const Scope& scope, bool drops);
 
 }  // namespace dtrain::models::exported

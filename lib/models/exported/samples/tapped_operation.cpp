@@ -244,7 +244,7 @@ std::unique_ptr<Operation> tapped_operation(const PlannedProgram& planned, std::
   std::unique_ptr<Operation> tapped;
   if (is_recurrent(given.node)) {
     const bool drops = drops_in_training(given.node, planned.in_training);
-    if (has_known_parameters(given.node)) tapped = tapped_recurrence(given.node, scope, drops);
+    if (has_known_parameters(given.node)) tapped = recurrence_by_layers(given.node, scope, drops);
   } else if (has_one_result(given.node)) {
     if (auto compute = compute_of(planned, run, given, scope, used); compute != nullptr)
       tapped = std::make_unique<Computation>(given.result(), std::move(compute));
