@@ -67,8 +67,8 @@ Bytes Client::share_keys(View roster) {
   }
   const auto holders = session_->graph().holders(client_);
   const int count = static_cast<int>(holders.size());
-  const auto mask_shares = split_secret(mask_key_, session_->share_threshold(), count, random_);
-  const auto self_shares = split_secret(self_seed_, session_->share_threshold(), count, random_);
+  const auto mask_shares = split_secret(mask_key_, session_->plan().share_threshold, count, random_);
+  const auto self_shares = split_secret(self_seed_, session_->plan().share_threshold, count, random_);
   ShareBundle bundle{.client = client_};
   for (std::size_t i = 0; i < holders.size(); ++i) {
     if (holders[i] == client_) {
@@ -109,7 +109,7 @@ void Client::open_shares(const ShareDelivery& delivery) {
   if (from != in_both(session_->graph().neighbours(client_), sharers_)) {
     refuse("the shares are not those of this client's neighbours", kDistrust);
   }
-  if (static_cast<int>(from.size()) + 1 < session_->share_threshold()) {
+  if (static_cast<int>(from.size()) + 1 < session_->plan().share_threshold) {
     refuse("too few neighbours of a client have shared their secrets", kRepeat);
   }
   for (const auto& share : delivery.shares) {
@@ -175,8 +175,9 @@ Bytes Client::sign_survivors(View survivors) {
       refuse("a survivor was told of other sharing clients than this one", kDistrust);
     }
   }
-  if (!session_->graph().connects(survivors_)) {
-    refuse("the clients that are left fall into groups without common masks, whose sums would show", kRepeat);
+  if (session_->graph().cut(survivors_) < session_->plan().least_cut) {
+    refuse("the clients that are left hang together by too few common masks: sums of parts could show",
+           kRepeat);
   }
   failed_ = false;
   return encode(settings_,

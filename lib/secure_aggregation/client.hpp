@@ -20,10 +20,9 @@ namespace dtrain::secure_aggregation {
 ///
 /// The server learns the sum of at least `minimum_survivors` clients and no more, even if it lies about keys,
 /// shares or survivors, as long as the clients that it controls are fewer than 2 * minimum_survivors -
-/// clients, and fewer among the holders of a client's shares than the threshold of these (graph.hpp). Where
-/// not all are neighbours a client of the server's between two arcs of the ring joins them for connects(),
-/// though the server knows its masks: it then learns the sum of an arc. Source: Bonawitz et al. 2017, figure
-/// 4, with the round of consistency; Bell et al. 2020 for the graph.
+/// clients, fewer among the holders of a client's shares than the threshold of these, and fewer in any two
+/// stretches of the ring than the least cut (graph.hpp). Source: Bonawitz et al. 2017, figure 4, with the
+/// round of consistency; Bell et al. 2020 for the graph.
 class Client {
  public:
   /// `identity`: the private key of settings.identities[client]. Keys, seeds and shares are drawn from

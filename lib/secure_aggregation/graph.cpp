@@ -29,6 +29,11 @@ double fewer_than(int wanted, int drawn, int marked, int all) {
   return sum;
 }
 
+/// Probability that `wanted` or more of `drawn` ones are among `marked` of `all`.
+double as_many_as(int wanted, int drawn, int marked, int all) {
+  return fewer_than(drawn - wanted + 1, drawn, all - marked, all);
+}
+
 /// Uniform in [0, bound), by rejection. Nothing of it is secret.
 class PublicDraws {
  public:
@@ -55,7 +60,7 @@ class PublicDraws {
 GraphPlan plan_graph(int clients, int minimum_survivors) {
   constexpr double kFails = 0x1p-20;
   constexpr double kLeaks = 0x1p-40;
-  constexpr int kOneColludesOf = 10;
+  const int colluding = clients / 10;
   if (clients > kMostInACompleteGraph) {
     for (int neighbours = 2; neighbours < clients - 1 && neighbours < kMostHolders; neighbours += 2) {
       const int threshold = (neighbours + 1) / 2 + 1;
@@ -63,9 +68,17 @@ GraphPlan plan_graph(int clients, int minimum_survivors) {
       const double fails = fewer_than(threshold, neighbours, minimum_survivors - 1, clients - 1);
       // Fewer than that many neighbours are honest exactly where those that collude are the threshold or
       // more.
-      const int honest = clients - 1 - clients / kOneColludesOf;
+      const int honest = clients - 1 - colluding;
       const double leaks = fewer_than(neighbours - threshold + 1, neighbours, honest, clients - 1);
-      if (clients * fails < kFails && clients * leaks < kLeaks) return {neighbours, threshold};
+      if (clients * fails >= kFails || clients * leaks >= kLeaks) continue;
+      // A server that lies may leave out every client that it can, but none of its own.
+      const double pairs = 0.5 * clients * clients;
+      const int places = std::min(neighbours, minimum_survivors);
+      int cut = 1;
+      while (pairs * as_many_as(cut, places, colluding, minimum_survivors) >= kLeaks) ++cut;
+      if (pairs * fewer_than(cut, neighbours, minimum_survivors, clients) < kFails) {
+        return {neighbours, threshold, cut};
+      }
     }
   }
   if (clients > kMostHolders) {
@@ -74,7 +87,7 @@ GraphPlan plan_graph(int clients, int minimum_survivors) {
                     clients - minimum_survivors, kMostHolders),
         "secure aggregation", "ask for more survivors");
   }
-  return {clients - 1, minimum_survivors};
+  return {clients - 1, minimum_survivors, 0};
 }
 
 Graph::Graph(std::vector<int> clients, int neighbours, const Digest& seed) : clients_(std::move(clients)) {
@@ -91,9 +104,11 @@ Graph::Graph(std::vector<int> clients, int neighbours, const Digest& seed) : cli
   std::iota(order.begin(), order.end(), std::size_t{0});
   PublicDraws draws(seed);
   for (std::size_t left = count; left > 1; --left) std::swap(order[left - 1], order[draws.below(left)]);
+  reach_ = static_cast<std::size_t>(neighbours) / 2;
   for (std::size_t place = 0; place < count; ++place) {
+    ring_.push_back(clients_[order[place]]);
     auto& own = neighbours_[order[place]];
-    for (std::size_t step = 1; step <= static_cast<std::size_t>(neighbours) / 2; ++step) {
+    for (std::size_t step = 1; step <= reach_; ++step) {
       own.push_back(clients_[order[(place + step) % count]]);
       own.push_back(clients_[order[(place + count - step) % count]]);
     }
@@ -116,22 +131,35 @@ std::vector<int> Graph::holders(int client) const {
   return all;
 }
 
-bool Graph::connects(const std::vector<int>& among) const {
-  std::vector<int> left = among;
-  std::vector<int> reached;
-  if (!left.empty()) {
-    reached.push_back(left.back());
-    left.pop_back();
+int Graph::cut(const std::vector<int>& among) const {
+  constexpr int kNone = std::numeric_limits<int>::max();
+  const auto count = ring_.size();
+  if (ring_.empty()) return kNone;
+  const auto there = [&](std::size_t place) {
+    return static_cast<int>(std::binary_search(among.begin(), among.end(), ring_[place % count]));
+  };
+  std::vector<int> inside(count, 0);  // of the stretch that begins at a place
+  for (std::size_t step = 0; step < reach_; ++step) inside[0] += there(step);
+  for (std::size_t place = 1; place < count; ++place) {
+    inside[place] = inside[place - 1] - there(place - 1) + there(place + reach_ - 1);
   }
-  for (std::size_t next = 0; next < reached.size(); ++next) {
-    for (const int client : neighbours(reached[next])) {
-      const auto found = std::lower_bound(left.begin(), left.end(), client);
-      if (found == left.end() || *found != client) continue;
-      reached.push_back(client);
-      left.erase(found);
+  std::vector<int> from_here(inside);  // the least of the stretches that begin here or later
+  for (std::size_t place = count - 1; place > 0; --place) {
+    from_here[place - 1] = std::min(from_here[place - 1], from_here[place]);
+  }
+  int least = kNone;
+  for (std::size_t first = 0; first + reach_ < count; ++first) {
+    int other = kNone;
+    if (first >= reach_) {
+      other = from_here[first + reach_];
+    } else {  // the last stretches would reach around to this one
+      for (auto second = first + reach_; second <= count - reach_ + first; ++second) {
+        other = std::min(other, inside[second]);
+      }
     }
+    least = std::min(least, inside[first] + other);
   }
-  return left.empty();
+  return least;
 }
 
 }  // namespace dtrain::secure_aggregation

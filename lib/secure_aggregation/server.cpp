@@ -193,7 +193,7 @@ Bytes Server::message_for(int client) const {
 /// The one secret of `owner` whose shares came back: compared with what it advertised.
 Secret Server::joined(int owner) const {
   const auto found = revealed_.find(owner);
-  const auto threshold = static_cast<std::size_t>(session_->share_threshold());
+  const auto threshold = static_cast<std::size_t>(session_->plan().share_threshold);
   if (found == revealed_.end() || found->second.size() < threshold) {
     fail(settings_.round, Phase::unmasking, "too few holders of a client's shares are left",
          "repeat the round, and wait longer for its clients");

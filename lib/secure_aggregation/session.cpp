@@ -46,9 +46,8 @@ Secret derived(const Settings& settings, const Session& session, const Secret& o
 Session::Session(const Settings& settings, Roster roster)
     : roster_(std::move(roster)),
       digest_(session_digest(settings, roster_)),
-      share_threshold_(plan_graph(settings.clients(), settings.minimum_survivors).share_threshold),
-      graph_(clients_of(roster_), plan_graph(settings.clients(), settings.minimum_survivors).neighbours,
-             digest_) {
+      plan_(plan_graph(settings.clients(), settings.minimum_survivors)),
+      graph_(clients_of(roster_), plan_.neighbours, digest_) {
   if (static_cast<int>(roster_.keys.size()) < settings.minimum_survivors) {
     fail(settings.round, Phase::shares,
          fmt::format("{} of {} clients have sent keys, and a sum needs {}", roster_.keys.size(),

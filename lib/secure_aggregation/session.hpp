@@ -17,7 +17,7 @@ class Session {
 
   const Digest& digest() const { return digest_; }
   const Graph& graph() const { return graph_; }
-  int share_threshold() const { return share_threshold_; }
+  const GraphPlan& plan() const { return plan_; }
   /// `client` must be in the roster.
   const Keys& keys(int client) const;
   /// The place of `holder` among the holders of `owner`'s shares, from 1 on.
@@ -26,7 +26,7 @@ class Session {
  private:
   Roster roster_;
   Digest digest_;
-  int share_threshold_;
+  GraphPlan plan_;
   Graph graph_;
 };
 

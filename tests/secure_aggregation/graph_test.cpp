@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <set>
 
 #include "core/error.hpp"
 
@@ -38,7 +40,8 @@ TEST(GraphTest, EachClientHasAsManyNeighboursAndTheyHaveIt) {
       }
       EXPECT_EQ(graph.holders(client).size(), own.size() + 1);
     }
-    EXPECT_TRUE(graph.connects(graph.clients()));
+    const bool complete = neighbours + 1 >= clients;
+    EXPECT_EQ(graph.cut(graph.clients()), complete ? std::numeric_limits<int>::max() : neighbours);
   }
 }
 
@@ -49,29 +52,58 @@ TEST(GraphTest, TheSeedDecidesTheOrder) {
   EXPECT_NE(one.neighbours(1), Graph(clients, 10, seed_of(2)).neighbours(1));
 }
 
-TEST(GraphTest, GroupsWithoutCommonNeighboursAreFound) {
-  const Graph ring(every_third(8), 2, seed_of(1));
-  // Client by client around the ring.
-  std::vector<int> around = {1, ring.neighbours(1)[0]};
-  while (around.size() < 8) {
-    const auto& next = ring.neighbours(around.back());
-    around.push_back(next[0] == around[around.size() - 2] ? next[1] : next[0]);
+/// Whether one can get from each of `among` to each other through neighbours of these.
+bool connected(const Graph& graph, const std::vector<int>& among) {
+  if (among.empty()) return true;
+  std::set<int> left(among.begin() + 1, among.end());
+  std::vector<int> reached = {among.front()};
+  for (std::size_t next = 0; next < reached.size(); ++next) {
+    for (const int client : graph.neighbours(reached[next])) {
+      if (left.erase(client) == 1) reached.push_back(client);
+    }
   }
-  const auto some = [&](std::initializer_list<int> places) {
-    std::vector<int> clients;
-    for (const int place : places) clients.push_back(around[static_cast<std::size_t>(place)]);
-    std::sort(clients.begin(), clients.end());
-    return ring.connects(clients);
+  return left.empty();
+}
+
+TEST(GraphTest, TheCutIsTheFewestClientsWithoutWhichTheOthersMayFallApart) {
+  std::uint64_t state = 5;
+  const auto below = [&](std::uint64_t bound) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (state >> 33) % bound;
   };
-  EXPECT_TRUE(some({2, 3, 4, 5}));
-  EXPECT_TRUE(some({7, 0, 1}));
-  EXPECT_FALSE(some({0, 1, 3, 4}));
-  EXPECT_FALSE(some({0, 1, 2, 3, 4, 6}));
+  int apart = 0;
+  int equal = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const int count = 6 + static_cast<int>(below(7));
+    const Graph graph(every_third(count), 2 + 2 * static_cast<int>(below(2)), seed_of(trial));
+    auto among = graph.clients();
+    for (auto losses = below(5); losses > 0; --losses) {
+      among.erase(among.begin() + static_cast<std::ptrdiff_t>(below(among.size())));
+    }
+    // Each set of some of them, taken away.
+    int fewest = std::numeric_limits<int>::max();
+    for (unsigned gone = 0; gone < 1U << among.size(); ++gone) {
+      std::vector<int> left;
+      for (std::size_t i = 0; i < among.size(); ++i) {
+        if ((gone >> i & 1U) == 0) left.push_back(among[i]);
+      }
+      if (!connected(graph, left)) fewest = std::min(fewest, static_cast<int>(among.size() - left.size()));
+    }
+    const int cut = graph.cut(among);
+    EXPECT_LE(cut, fewest) << trial;
+    if (cut == 0) apart += static_cast<int>(fewest == 0);
+    equal += static_cast<int>(cut == fewest);
+  }
+  EXPECT_GT(apart, 10);
+  EXPECT_GT(equal, 200);  // less than needed only where nothing is left between the two stretches
 }
 
 TEST(GraphTest, UpToThirtyClientsAllAreNeighboursAndAboveAsManyAsLossesNeed) {
   EXPECT_EQ(plan_graph(30, 16).neighbours, 29);
   EXPECT_EQ(plan_graph(30, 16).share_threshold, 16);
+  EXPECT_EQ(plan_graph(30, 16).least_cut, 0);
+  EXPECT_EQ(plan_graph(31, 20).least_cut, 4);  // more than a tenth of the clients
+  EXPECT_LT(plan_graph(10000, 8000).least_cut, 60);
   int before = 0;
   for (const int survivors : {100, 90, 80, 70}) {
     const auto plan = plan_graph(100, survivors);
@@ -99,7 +131,7 @@ TEST(GraphTest, ThePlanHoldsForLossesDrawnByChance) {
       state = state * 6364136223846793005U + 1442695040888963407U;
       left.erase(left.begin() + static_cast<std::ptrdiff_t>((state >> 33) % left.size()));
     }
-    EXPECT_TRUE(graph.connects(left));
+    EXPECT_GE(graph.cut(left), plan.least_cut);
     for (const int client : all) {
       std::vector<int> there;
       const auto holders = graph.holders(client);

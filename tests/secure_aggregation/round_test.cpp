@@ -285,6 +285,45 @@ TEST(RoundTest, AServerThatTellsAClientOfFewerSharersIsCaught) {
   }
 }
 
+TEST(RoundTest, AServerThatSplitsTheSurvivorsAroundItsOwnClientsIsRefused) {
+  // It says that the clients in two stretches of the ring are lost but for some: if those are on its side it
+  // knows all masks between the two parts.
+  auto settings = settings_of(9, 3, 240);
+  settings.format.ring_bits = 64;
+  Round round(settings, 300, 13);
+  round.run_phase();
+  const Session session(round.settings(), decode<Roster>(round.settings(), round.server().message_for(0)));
+  while (round.server().phase() != Phase::survivors) round.run_phase();
+  const auto all = decode<Survivors>(round.settings(), round.server().message_for(0)).inputs;
+  const auto& ring = session.graph().ring();
+  const auto reach = session.plan().neighbours / 2;
+  const int least = session.plan().least_cut;
+  for (const int kept : {1, least - 1, least, 2 * reach}) {
+    std::set<int> lost;
+    for (int i = 0; i < 2 * reach - kept; ++i) {
+      lost.insert(ring[static_cast<std::size_t>(i < reach ? i : 150 + i - reach)]);
+    }
+    Survivors survivors;
+    std::vector<int> left;
+    for (const auto& input : all) {
+      if (lost.contains(input.client)) continue;
+      survivors.inputs.push_back(input);
+      left.push_back(input.client);
+    }
+    EXPECT_EQ(session.graph().cut(left), kept);
+    const auto message = encode(round.settings(), survivors);
+    const int asked = ring[static_cast<std::size_t>(250 + kept % 40)];  // a client answers once
+    if (kept >= least) {
+      EXPECT_NO_THROW(round.answer(Phase::survivors, asked, message)) << kept;
+    } else {
+      expect_error(
+          "round 9, survivors: the clients that are left hang together by too few common masks: sums of "
+          "parts could show; repeat the round with clients that answer",
+          ExitCode::failure, [&] { round.answer(Phase::survivors, asked, message); });
+    }
+  }
+}
+
 TEST(RoundTest, AClientAnswersEachPhaseOnce) {
   Round round(settings_of(4, 8, 5), 8, 3);
   round.run();

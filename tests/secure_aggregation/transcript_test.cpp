@@ -149,7 +149,7 @@ TEST(TranscriptTest, OnlyOneSecretOfEachClientComesBack) {
     EXPECT_EQ(view.shares(client, false).empty(), !lost);
     // With a share less than the threshold, not even that one.
     auto shares = view.shares(client, !lost);
-    ASSERT_EQ(view.session().share_threshold(), 5);
+    ASSERT_EQ(view.session().plan().share_threshold, 5);
     ASSERT_GE(shares.size(), 5U);
     shares.resize(4);
     const auto guess = join_secret(shares);
