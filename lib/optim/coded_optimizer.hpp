@@ -18,7 +18,7 @@ inline constexpr double kCodedBytes = 1 + sizeof(float) / static_cast<double>(ke
 
 /// The same rules in float on the CPU, with a state in 8 bits: kernels::encode_block() of each 256 values of
 /// a parameter, or of a held part of one. An update decodes a block, updates with full numbers, and encodes
-/// what it leaves. As make_optimizer(), whose checks have been made; `held` is never empty.
+/// what it leaves. As make_optimizer(), whose checks have been made.
 std::unique_ptr<Optimizer> make_coded_optimizer(const OptimizerConfig& config, std::int64_t count,
                                                 const std::vector<ParameterRange>& ranges,
                                                 const at::TensorOptions& options,

@@ -249,12 +249,12 @@ std::int64_t Optimizer::state_bytes() const {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
                                           std::vector<ParameterRange> ranges,
                                           const at::TensorOptions& options, const StateAllocator& allocate,
-                                          std::vector<Range> held) {
+                                          std::optional<std::vector<Range>> held) {
   config.validate();
   check_ranges(ranges, count);
-  if (held.empty()) held = {{0, count}};
-  HeldRanges parts(held, count);
-  if (config.codes_state()) return make_coded_optimizer(config, count, ranges, options, held);
+  if (!held) held = std::vector<Range>{{0, count}};
+  HeldRanges parts(*held, count);
+  if (config.codes_state()) return make_coded_optimizer(config, count, ranges, options, *held);
   if (!options.device().is_cpu())
     return make_fused_optimizer(config, ranges, options, allocate, std::move(parts));
   if (config.name == "sgd")

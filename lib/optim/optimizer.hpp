@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -113,11 +114,12 @@ using StateAllocator = std::function<at::Tensor(std::int64_t count)>;
 
 /// An optimizer for `count` elements of the given dtype and device, its state zero. Ranges must not overlap.
 /// `held`: the only parts that step() will be given, ascending, where it is to have no state for the rest;
-/// empty: everything. Throws Error for a bad config, range or part.
+/// not given: everything. Throws Error for a bad config, range or part.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
                                           std::vector<ParameterRange> ranges,
                                           const at::TensorOptions& options,
-                                          const StateAllocator& allocate = {}, std::vector<Range> held = {});
+                                          const StateAllocator& allocate = {},
+                                          std::optional<std::vector<Range>> held = {});
 
 /// The same with one range over everything and config.weight_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,

@@ -221,6 +221,17 @@ class FederatedTest(unittest.TestCase):
             self.assertLess(one["rounds"]["handed_in"].sum(), one["rounds"]["sampled"].sum())
             self.assertEqual(one["client_of_sample"][:].tolist(), other["client_of_sample"][:].tolist())
 
+    def test_a_run_replaces_another_that_had_no_clients(self):
+        for rule, ranks in {"scaffold": 1, "local": 2}.items():
+            with self.subTest(rule=rule):
+                clients = CLIENTS | {"--federated-rule": rule}
+                if rule == "local":
+                    del clients["--clients-per-round"]
+                run(BINARY, 1, "--dataset", "synthetic", "--model", "mlp", "--limit-steps", 1, "--name", f"over-{rule}", cwd=self.folder, limit_s=60)
+                self.train(f"over-{rule}", clients | {"--overwrite": ""}, ranks)
+                self.train(f"fresh-{rule}", clients, ranks)
+                self.assert_same(self.weights(self.folder / "runs" / f"over-{rule}", 3), self.weights(self.folder / "runs" / f"fresh-{rule}", 3))
+
     def test_a_run_that_goes_on_under_another_name_has_what_clients_keep(self):
         for rule in ("scaffold", "local"):
             with self.subTest(rule):

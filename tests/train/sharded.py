@@ -128,6 +128,16 @@ class ShardedTest(ShardedRuns):
                 folder = self.train(f"stages-{name}", ranks, *usual, "--mesh", mesh, *options, *self.apart(ranks))
                 self.assert_close(self.state(folder), expected)
 
+    def test_a_stage_without_anything_to_train_has_no_state(self):
+        frozen = [*MODELS["mlp"], "--freeze", "input_fc.*", "--mesh", "data=2,pipe=2", *STRICT[:-2], "--quiet"]
+        expected = self.train("frozen-ddp", 4, *frozen, "--strategy", "ddp", *self.apart(4))
+        for name, options in {"zero1": ZERO1, "zero2": ZERO2, "zero3": ZERO3, "coded": [*ZERO2, "--optimizer-state-bits", 8]}.items():
+            folder = self.train(f"frozen-{name}", 4, *frozen, *options, *self.apart(4))
+            with self.subTest(strategy=name):
+                with h5py.File(folder / "results.h5") as file, h5py.File(expected / "results.h5") as as_ddp:
+                    np.testing.assert_allclose(step_losses(file), step_losses(as_ddp), rtol=1e-2 if name == "coded" else 1e-5)
+        self.assertEqual(self.state(self.folder / "runs/frozen-zero3").keys(), self.state(expected).keys())
+
     def test_slices_of_layers_are_shared_out_as_well(self):
         usual = [*MODELS["gpt"], "--threads", 1, "--micro-batches", 6, "--precision", "fp64", "--quiet", "--grad-clip", 0.5, "--bucket-mb", 0.001]
         expected, later = (self.state(self.train("slices-one", 1, *usual, steps=steps), steps) for steps in (4, 6))

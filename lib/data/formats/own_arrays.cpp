@@ -68,7 +68,7 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
     std::vector<ArrayRequest> requests;
     for (const auto& [name, array] : named) requests.push_back({array, packed_types()});
     requests.push_back({options.targets, kTargetTypes});
-    auto arrays = open_columns(options.from, requests, library, {});
+    auto arrays = open_columns(options.from, requests, library, {.few_reads = true});
     const auto targets = std::move(arrays.back());
     arrays.pop_back();
     Originals found = from_packed(named, arrays, targets, options.from.string(),
@@ -77,7 +77,7 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
     return found;
   }
   const auto columns = open_columns(
-      options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {});
+      options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {.few_reads = true});
   const std::string inputs_name = options.from.string() + ":" + options.inputs;
   require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
   Originals found = from_arrays(columns[0], columns[1], inputs_name,

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "data/shards/library_column.hpp"
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
@@ -60,13 +61,16 @@ StoredLayout layout_of(const h5::Dataset& dataset, const h5::DatasetInfo& info, 
   return layout;
 }
 
-/// To look up a chunk's place takes HDF5 a walk over all of them: where they are many and small it reads them
-/// itself.
-bool has_many_small_chunks(const h5::DatasetInfo& info, std::size_t row_bytes) {
+/// To look up a chunk's place takes HDF5 a walk over all of them: where they are many it reads them itself,
+/// all at once where they are small.
+bool has_many_chunks(const h5::DatasetInfo& info) {
   constexpr std::uint64_t kMany = 4096;
+  return !info.chunk.empty() && info.shape[0] / info.chunk[0] > kMany;
+}
+
+bool has_small_chunks(const h5::DatasetInfo& info, std::size_t row_bytes) {
   constexpr std::uint64_t kSmallBytes = 64 << 10;
-  if (info.chunk.empty()) return false;
-  return info.shape[0] / info.chunk[0] > kMany && info.chunk[0] * row_bytes < kSmallBytes;
+  return !info.chunk.empty() && info.chunk[0] * row_bytes < kSmallBytes;
 }
 
 constexpr std::uint64_t kAlwaysRead = 64 << 20;
@@ -115,7 +119,7 @@ bool is_number(h5::ElementType type) {
 std::shared_ptr<const Column> open_column(const h5::File& file,
                                           const std::shared_ptr<const ReadOnlyFile>& bytes,
                                           const ArrayRequest& request, const ColumnOptions& options,
-                                          std::unique_lock<std::mutex>& lock) {
+                                          h5::Library& library, std::unique_lock<std::mutex>& lock) {
   const std::string subject = bytes->name() + ":" + request.path;
   if (!h5::exists(file.id(), request.path) || h5::kind_of(file.id(), request.path) != h5::ObjectKind::dataset)
     throw data_error("there is no such dataset in the file", subject, "check its name with h5ls");
@@ -140,8 +144,13 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
   require(!info.contiguous || row_bytes == 0 || info.shape[0] <= bytes->bytes() / row_bytes,
           "says that it has more rows than its file has room for",
           {.subject = subject, .advice = kRestoreShard, .code = ExitCode::data});
-  if (match != request.accepted.end() && info.shape[0] > 0 && row_bytes > 0 && readable_in_place(info) &&
-      !has_many_small_chunks(info, row_bytes)) {
+  const bool as_it_is =
+      match != request.accepted.end() && info.shape[0] > 0 && row_bytes > 0 && readable_in_place(info);
+  if (as_it_is && has_many_chunks(info) && !has_small_chunks(info, row_bytes) && options.few_reads) {
+    return std::make_shared<LibraryColumn>(bytes->name(), request.path, type, row_shape_of(info.shape),
+                                           static_cast<std::int64_t>(info.shape[0]), library);
+  }
+  if (as_it_is && !(has_many_chunks(info) && has_small_chunks(info, row_bytes))) {
     StoredLayout layout = layout_of(dataset, info, row_bytes);
     if (!layout.chunks.empty())
       return std::make_shared<FileColumn>(bytes, request.path, type, row_shape_of(info.shape),
@@ -191,13 +200,13 @@ void check_shard(const std::filesystem::path& file, const ShardExpectation& expe
 std::vector<std::shared_ptr<const Column>> open_columns(const std::filesystem::path& file,
                                                         const std::vector<ArrayRequest>& requests,
                                                         h5::Library& library, const ColumnOptions& options) {
+  std::vector<std::shared_ptr<const Column>> columns;  // may need the lock when they are destroyed
   auto lock = library.lock();
   const h5::File shard = open_checked(file);
   const auto bytes = std::make_shared<const ReadOnlyFile>(file);
-  std::vector<std::shared_ptr<const Column>> columns;
   try {
     for (const ArrayRequest& request : requests)
-      columns.push_back(open_column(shard, bytes, request, options, lock));
+      columns.push_back(open_column(shard, bytes, request, options, library, lock));
   } catch (const Error& error) {
     if (error.code() == ExitCode::data) throw;
     throw data_error(error.problem(), error.subject(), kRestoreShard);

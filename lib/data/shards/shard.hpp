@@ -35,14 +35,17 @@ struct ArrayRequest {
 struct ColumnOptions {
   FileColumn::Keep keep = FileColumn::Keep::nothing;
   std::size_t whole_bytes = std::size_t{4} << 30;  ///< Limit for an array that cannot be read in place.
+  bool few_reads = false;  ///< Rows are read once or twice: of many chunks no list is made before.
 };
 
 /// Throws data_error, naming the file and the attribute, unless the shard is what dataset.json promises.
 void check_shard(const std::filesystem::path& file, const ShardExpectation& expected, h5::Library& library);
 
 /// Columns of the arrays of an HDF5 file, in the order of the requests. Takes the chunks' addresses once; no
-/// HDF5 call is made afterwards. What cannot be read in place (compressed, chunked across samples, other
-/// number types) is read whole, now. Throws data_error: missing array, scalar, too large to be read whole.
+/// HDF5 call is made afterwards, but with `few_reads` for arrays of many large chunks (LibraryColumn): then
+/// `library` must outlive the columns, which are destroyed without its lock. What cannot be read in place
+/// (compressed, chunked across samples, other number types) is read whole, now. Throws data_error: missing
+/// array, scalar, too large to be read whole.
 std::vector<std::shared_ptr<const Column>> open_columns(const std::filesystem::path& file,
                                                         const std::vector<ArrayRequest>& requests,
                                                         h5::Library& library, const ColumnOptions& options);

@@ -66,7 +66,7 @@ std::vector<std::shared_ptr<const Column>> opened(
   if (is_hdf5_source(source)) {
     std::vector<ArrayRequest> requests;
     for (const auto& [name, array] : arrays) requests.push_back({array, packed_types()});
-    return open_columns(from, requests, library, {});
+    return open_columns(from, requests, library, {.few_reads = true});
   }
   std::vector<std::string> names;
   for (const auto& [name, array] : arrays) names.push_back(array);

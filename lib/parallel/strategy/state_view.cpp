@@ -21,7 +21,7 @@ at::Tensor decoded_part(const optim::Optimizer& rule, std::size_t index, const a
 }  // namespace
 
 StateView::StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
-                     std::vector<Range> held, std::vector<StateTensor> more, Saves saves)
+                     std::optional<std::vector<Range>> held, std::vector<StateTensor> more, Saves saves)
     : parameters_(parameters),
       model_(model),
       rule_(&optimizer),
@@ -53,7 +53,7 @@ std::vector<StateTensor> StateView::tensors(Use use) const {
     const auto& flat = states[index];
     const auto before = all.size();
     for (const auto& entry : parameters_.entries()) {
-      if (!held_.empty()) {
+      if (held_) {
         add_shards(StateTensor::kOptimizer + flat.state, flat, entry, all);
         continue;
       }
@@ -72,9 +72,9 @@ std::vector<StateTensor> StateView::tensors(Use use) const {
 
 /// Elements of the optimizer's state.
 std::int64_t StateView::held_count() const {
-  if (held_.empty()) return parameters_.size();
+  if (!held_) return parameters_.size();
   std::int64_t count = 0;
-  for (const Range& range : held_) count += range.size();
+  for (const Range& range : *held_) count += range.size();
   return count;
 }
 
@@ -84,7 +84,7 @@ void StateView::add_shards(const std::string& group, const Flat& flat, const Fla
   const auto& value = entry.parameter->value;
   const auto& slice = entry.parameter->slice;
   std::int64_t before = 0;  // elements of the ranges before
-  for (const Range& range : held_) {
+  for (const Range& range : *held_) {
     const Range common{std::max(range.begin, entry.offset), std::min(range.end, entry.offset + entry.count)};
     if (common.size() > 0) {
       const Range part{common.begin - entry.offset, common.end - entry.offset};

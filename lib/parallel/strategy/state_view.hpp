@@ -73,13 +73,13 @@ class StateView {
   };
 
   /// `model`: its parameters are views of `parameters`; it has the buffers as well. `held`: what of the
-  /// parameters the optimizer has state for, ascending, where other copies of the model have the rest; empty:
-  /// everything. Where `parameters` hold values of these parts alone, the model's tensors are shards as well.
-  /// `more`: what else there is, already named.
+  /// parameters the optimizer has state for, ascending, where other copies of the model have the rest; not
+  /// given: everything. Where `parameters` hold values of these parts alone, the model's tensors are shards
+  /// as well. `more`: what else there is, already named.
   StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
-            std::vector<Range> held, std::vector<StateTensor> more, Saves saves);
+            std::optional<std::vector<Range>> held, std::vector<StateTensor> more, Saves saves);
   StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
-            std::vector<Range> held = {}, std::vector<StateTensor> more = {})
+            std::optional<std::vector<Range>> held = {}, std::vector<StateTensor> more = {})
       : StateView(parameters, model, optimizer, std::move(held), std::move(more), Saves()) {}
 
   /// Values laid out like the flat parameters.
@@ -113,7 +113,7 @@ class StateView {
   models::Model& model_;
   const optim::Optimizer* rule_ = nullptr;  // null: optimizer_ has its state
   std::vector<Flat> optimizer_;
-  std::vector<Range> held_;  // of which the state has values, one range behind the other; empty: everything
+  std::optional<std::vector<Range>> held_;  // of which the state has values, one range behind the other
   std::vector<StateTensor> more_;
   Saves saves_;
 };

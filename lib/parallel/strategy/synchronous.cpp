@@ -185,12 +185,12 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
                   ? std::make_unique<ShardGather>(parameters_, parts.data, gradients_->shared_out())
                   : nullptr),
       held_(gather_ != nullptr || layers_ != nullptr || codes_shards(parts, *gradients_)
-                ? gradients_->update_parts()
-                : std::vector<Range>()),
+                ? std::optional(gradients_->update_parts())
+                : std::nullopt),
       optimizer_(optim::make_optimizer(
           parts.setting.optimizer, parameters_.size(), parameter_ranges(parts, shards, parameters_),
           parameters_.values().options(),
-          !held_.empty() || parts.setting.optimizer.states_beside() == 0
+          held_.has_value() || parts.setting.optimizer.states_beside() == 0
               ? optim::StateAllocator()
               : [this](std::int64_t count) { return memory_.take(count); },
           held_)),

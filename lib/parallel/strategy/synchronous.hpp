@@ -95,8 +95,8 @@ class Synchronous final : public Strategy, private LocalSums {
   std::unique_ptr<GradientCompression> compression_;  // null: gradients travel in all their bits
   std::unique_ptr<LayerShards> layers_;  // null: the parameters are whole; else parameters_ holds a shard
   std::unique_ptr<GradientSums> gradients_;
-  std::unique_ptr<ShardGather> gather_;  // null: no rank holds a shard only
-  std::vector<Range> held_;  // of the parameters: what this rank has the optimizer's state of; empty: all
+  std::unique_ptr<ShardGather> gather_;     // null: no rank holds a shard only
+  std::optional<std::vector<Range>> held_;  // what this rank has the optimizer's state of; not set: all
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<HalfWeights> halves_;  // null: products convert the parameters
   bool writes_halves_;                   // the optimizer does

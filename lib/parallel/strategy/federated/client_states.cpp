@@ -60,10 +60,6 @@ std::streamsize bytes_of(const at::Tensor& values) { return static_cast<std::str
 ClientStates::ClientStates(fs::path folder) : folder_(std::move(folder)) {
   require(!folder_.empty(), "has no folder for what clients keep",
           {.subject = "--strategy fedavg", .advice = "report this as a bug"});
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  require(!error, "cannot be made (" + error.message() + ")",
-          {.subject = folder_.string(), .advice = "check the permissions of its folder"});
 }
 
 fs::path ClientStates::folder_of(int client) const { return folder_ / fmt::format("{:05}", client); }
@@ -71,7 +67,13 @@ fs::path ClientStates::folder_of(int client) const { return folder_ / fmt::forma
 void ClientStates::begin_round(const StrategyParts& parts, std::int64_t round) {
   oldest_kept_ = parts.oldest_kept ? parts.oldest_kept() : 0;
   if (std::exchange(begun_, true)) return;
-  if (parts.data.rank() == 0) forget_from(round);
+  if (parts.data.rank() == 0) {
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    require(!error, "cannot be made (" + error.message() + ")",
+            {.subject = folder_.string(), .advice = "check the permissions of its folder"});
+    forget_from(round);
+  }
   parts.data.barrier().wait();
 }
 

@@ -15,11 +15,12 @@ namespace dtrain::parallel {
 /// and renamed. All ranks see the folder.
 class ClientStates {
  public:
-  /// `folder`: made where it is not there. Throws Error where it cannot be made.
+  /// `folder`: not touched before the first round, since the run that it replaces may still be there.
   explicit ClientStates(std::filesystem::path folder);
 
   /// Before the clients of a round: what a run that goes on from a checkpoint needs is found out. In this
-  /// process's first, states of later rounds, from a run that this one does again, are removed. Collective.
+  /// process's first, the folder is made where it is not there, and states of later rounds, from a run that
+  /// this one does again, are removed. Collective. Throws Error where the folder cannot be made or read.
   void begin_round(const StrategyParts& parts, std::int64_t round);
   /// StrategyParts::oldest_kept() when the round began, for store().
   std::int64_t oldest_kept() const { return oldest_kept_; }
