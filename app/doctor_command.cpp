@@ -95,7 +95,6 @@ class Examination {
 
   doctor::ThreadRequest request() const {
     if (options_.threads > 0) return {.threads = options_.threads, .source = "--threads "};
-    if (environment_.omp_threads) return {.threads = *environment_.omp_threads, .source = "OMP_NUM_THREADS="};
     return {};
   }
 
@@ -137,7 +136,7 @@ class Examination {
     report_.gather(mine);
   }
 
-  static std::vector<doctor::Finding> cuda_libraries() {
+  std::vector<doctor::Finding> cuda_libraries() const {
 #ifdef DTRAIN_WITH_CUDA
     const auto found = comm::CudaModule::libraries();
     if (!found.problem.empty()) {
@@ -158,11 +157,16 @@ class Examination {
       findings.push_back(judge_library({.what = "CUDA driver",
                                         .built = found.runtime_built,
                                         .loaded = found.driver,
-                                        .copies = doctor::loaded_copies("libcuda.so")}));
+                                        .copies = doctor::loaded_copies("libcuda.so"),
+                                        .match = doctor::Match::driver}));
     }
     return findings;
 #else
-    return {doctor::good("CUDA module", "not built: nvcc was not found when dtrain was configured")};
+    const std::string problem = "not built: nvcc was not found when dtrain was configured";
+    const std::string remedy = "build dtrain again where nvcc is in PATH: jobs/build.sh";
+    if (wants_gpus()) return {doctor::problem("CUDA module", problem, remedy)};
+    if (!doctor::look_at_gpus().uuids.empty()) return {doctor::note("CUDA module", problem, remedy)};
+    return {doctor::good("CUDA module", problem)};
 #endif
   }
 

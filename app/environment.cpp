@@ -56,7 +56,6 @@ Environment read_environment() {
   // The ranks that mpirun's daemons start on further nodes have the daemons' job step in their environment.
   const bool daemons = mpirun_size && number_of({"SLURM_STEP_NUM_TASKS"});
   if (!daemons) environment.slurm_tasks = number_of({"SLURM_NTASKS"});
-  environment.omp_threads = number_of({"OMP_NUM_THREADS"});
   environment.openmp_waits_are_set = text_of("GOMP_SPINCOUNT") || text_of("OMP_WAIT_POLICY");
   if (mpirun_size) {
     environment.mpirun = {.ranks = *mpirun_size,

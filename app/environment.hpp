@@ -16,7 +16,6 @@ struct Environment {
   std::string launcher;                     ///< `mpirun`, `srun` or `mpiexec`; empty when started by hand.
   std::optional<int> slurm_tasks;           ///< Of the job around us: SLURM_NTASKS, where it is known,
   std::optional<int> slurm_nodes;           ///< and SLURM_JOB_NUM_NODES.
-  std::optional<int> omp_threads;           ///< OMP_NUM_THREADS
   bool openmp_waits_are_set = false;        ///< GOMP_SPINCOUNT or OMP_WAIT_POLICY, by the user or by us.
   std::optional<comm::LocalLaunch> mpirun;  ///< Open MPI's, where it started this process.
   std::string switches;                     ///< Above this node, outermost first, where Slurm knows them.

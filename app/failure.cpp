@@ -112,7 +112,8 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   mine.code = static_cast<int>(exit_code(error));
   std::strncpy(mine.text.data(), as_error(error).what(), mine.text.size() - 1);
   // Where a rank has died no ranks may meet once more; where that ends all of them, it may have failed only.
-  const bool leaves = is_lost_rank(mine) && mpi.can_recover();
+  // MPI_Abort after an earlier loss lets the launcher end with 0, or never.
+  const bool leaves = (is_lost_rank(mine) || mpi.has_lost_ranks()) && mpi.can_recover();
   const auto all = leaves ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {
     std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << mine.text.data() << std::endl;

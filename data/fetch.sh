@@ -10,7 +10,7 @@
 #                  to be staged, in its second
 #   stage OPTIONS  how dtrain is to stage them
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(dirname "$here")
 
 names() { find "$here" -maxdepth 1 -name '*.recipe' -printf '%f\n' | sed 's/\.recipe$//' | sort | paste -sd' '; }
@@ -119,13 +119,13 @@ read -ra options < <(sed -n 's/^stage //p' "$recipe") || true
 from=$raw
 while read -r file; do
   cut -d' ' -f2 <<<"$files" | grep -qxF "$file" || from=''
-done < <(cd "$raw" && find . -type f -printf '%P\n')
+done < <(CDPATH='' cd -- "$raw" && find . -type f -printf '%P\n')
 if [[ -z $from ]]; then
   chosen=$(mktemp -d "$raw_root/.$name.XXXXXX")
   from=$chosen
   while read -r _ file; do
     mkdir -p "$(dirname "$chosen/$file")"
-    ln -s "$(cd "$raw" && pwd)/$file" "$chosen/$file"
+    ln -s "$(CDPATH='' cd -- "$raw" && pwd)/$file" "$chosen/$file"
   done <<<"$files"
 fi
 read -ra script < <(sed -n 's/^prepare //p' "$recipe") || true

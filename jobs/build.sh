@@ -3,8 +3,8 @@
 # targets (default: the program; "all" has the tests too) and leaves the link ./dtrain at the top.
 set -euo pipefail
 case ${1:-} in --help | -h) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-deps=$(cd "${DTRAIN_DEPS:-$top/.deps}" 2>/dev/null && pwd -P) ||
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=$(CDPATH='' cd -- "${DTRAIN_DEPS:-$top/.deps}" 2>/dev/null && pwd -P) ||
   { echo "build: nothing is installed in ${DTRAIN_DEPS:-$top/.deps}; run jobs/setup.sh first" >&2; exit 2; }
 build=$top/build/release
 log=$build/configure.log

@@ -8,7 +8,9 @@
 #   sbatch --nodes=4 jobs/doctor.sh                                                       from the checkout
 #   sbatch --nodes=2 --gpus-per-node=4 --ntasks-per-node=4 jobs/doctor.sh --device cuda
 set -euo pipefail
-top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''
+[[ -e $top/jobs/launch.sh ]] || top=${SLURM_SUBMIT_DIR:-$PWD}  # in the queue this is a copy, elsewhere
+[[ -e $top/jobs/launch.sh ]] || { echo "${SLURM_JOB_NAME:-${0##*/}}: $top is no checkout of dtrain: submit it from the checkout" >&2; exit 2; }
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"
 

@@ -10,7 +10,7 @@ elif [ -n "${ZSH_VERSION:-}" ]; then
 else
   _dtrain_file=./jobs/env.sh
 fi
-_dtrain_deps=${DTRAIN_DEPS:-$(cd "$(dirname "$_dtrain_file")/.." && pwd)/.deps}
+_dtrain_deps=${DTRAIN_DEPS:-$(CDPATH='' cd -- "$(dirname "$_dtrain_file")/.." && pwd)/.deps}
 
 _dtrain_prepend() { # FOLDER: first in PATH, once
   case "$PATH:" in

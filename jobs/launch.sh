@@ -76,8 +76,11 @@ check_number "nodes of the job" "$nodes" 1
 check_number ATTEMPTS "$attempts" 1
 check_number PAUSE_S "${PAUSE_S:-10}" 0
 check_number SLURM_CPUS_PER_TASK "${SLURM_CPUS_PER_TASK:-1}" 1
+check_number SLURM_CPUS_PER_GPU "${SLURM_CPUS_PER_GPU:-1}" 1
 [[ $bind == cores || $bind == none ]] || fail "BIND=$bind: it can be cores or none"
 choose_ranks_per_node
+cpus_per_gpu=${SLURM_CPUS_PER_GPU:-}
+unset SLURM_CPUS_PER_GPU  # srun takes it for an option, which it refuses beside --cpus-per-task
 # shellcheck disable=SC2034  # for the job scripts
 device=$([[ $(gpus_per_node) == 0 ]] && echo auto || echo cuda)
 for folder in "$output" ${RESULTS:+"$RESULTS"}; do
@@ -120,8 +123,19 @@ end_launcher_after() {  # LAUNCHER FOLDER MARK: of `state` before the run
 # Tells a `state` from one that was written before.
 mark_of() { stat -c '%i %y' "$1/state" 2>/dev/null || true; }
 
+cores_per_rank() {  # what the job asked for by task, or by GPU
+  local gpus
+  gpus=$(gpus_per_node)
+  if [[ -z ${SLURM_CPUS_PER_TASK:-} && -n $cpus_per_gpu ]] && ((gpus > 0)); then
+    echo $((cpus_per_gpu * gpus / ranks_per_node))
+  else
+    echo "${SLURM_CPUS_PER_TASK:-1}"
+  fi
+}
+
 start_ranks() {  # OPTIONS: dtrain on `nodes` nodes, for the run that `train` is about; returns the launcher's status
-  local ranks=$((nodes * ranks_per_node)) cores=${SLURM_CPUS_PER_TASK:-1} command status=0
+  local ranks=$((nodes * ranks_per_node)) cores command status=0
+  cores=$(cores_per_rank)
   case $launcher in
     srun)
       # Without --mpi=pmix each rank would take itself for the only one. Once a rank has ended the others have a minute:

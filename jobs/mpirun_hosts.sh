@@ -7,7 +7,7 @@
 # SIGUSR1, SIGTERM and Ctrl-C end it with a checkpoint (75), and the same command with the same NAME goes on.
 # jobs/launch.sh has the other variables.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 DTRAIN_LAUNCHER=mpirun
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"

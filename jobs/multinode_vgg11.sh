@@ -14,7 +14,9 @@
 #   sbatch jobs/multinode_vgg11.sh       from the checkout; further options go to dtrain; jobs/launch.sh has the variables
 #   DATASET=synthetic sbatch jobs/multinode_vgg11.sh --limit-steps 20        needs no dataset; else data/fetch.sh cifar10
 set -euo pipefail
-top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''
+[[ -e $top/jobs/launch.sh ]] || top=${SLURM_SUBMIT_DIR:-$PWD}  # in the queue this is a copy, elsewhere
+[[ -e $top/jobs/launch.sh ]] || { echo "${SLURM_JOB_NAME:-${0##*/}}: $top is no checkout of dtrain: submit it from the checkout" >&2; exit 2; }
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"
 

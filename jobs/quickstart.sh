@@ -3,7 +3,7 @@
 # What is done already is not done again. It takes no options.
 set -euo pipefail
 case ${1:-} in --help | -h) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$top"
 say() { printf '[%4ds] quickstart: %s\n' "$SECONDS" "$*"; }
 

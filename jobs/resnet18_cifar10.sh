@@ -10,7 +10,9 @@
 # Further options go to dtrain. OUTPUT=FOLDER: another place; DTRAIN=PATH: another binary.
 set -euo pipefail
 case ${1:-} in --help | -h) sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//p}' "$0"; exit ;; esac
-top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''
+[[ -e $top/jobs/launch.sh ]] || top=${SLURM_SUBMIT_DIR:-$PWD}  # in the queue this is a copy, elsewhere
+[[ -e $top/jobs/launch.sh ]] || { echo "${SLURM_JOB_NAME:-${0##*/}}: $top is no checkout of dtrain: submit it from the checkout" >&2; exit 2; }
 # shellcheck source=jobs/env.sh
 . "$top/jobs/env.sh"
 

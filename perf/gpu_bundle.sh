@@ -6,7 +6,7 @@
 # --nccl: another libnccl.so.2, of which the code for one kind of GPU travels (90: H100, H200). The part ranks uses it: from 2.30 on
 # several ranks may share a GPU.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=$top/dtrain-gpu.tar.xz
 nccl='' architecture=''
 most_bytes=60000000
@@ -61,7 +61,7 @@ fi
 
 cat >"$tree/travelled/env" <<'END'
 # To be sourced: the launcher that travelled along, and where this machine has LibTorch and CUDA.
-travelled=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+travelled=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 site=$(python3 -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))') || exit 2
 DTRAIN_LIBRARIES=$site/torch/lib$(printf ':%s' "$site"/nvidia/*/lib):$travelled/lib:$travelled/lib/openmpi:/usr/local/cuda/lib64
 PATH=$travelled/bin:$PATH

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # perf/gpu_check.sh build|smoke|correct|speed|profile|ranks|train [OPTIONS]: proves and measures dtrain on a GPU, part by part; see --help.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'EOF'

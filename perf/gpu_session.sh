@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # perf/gpu_session.sh [--limit-s N] [--out FOLDER]: all parts of perf/gpu_check.sh in the order of their value, within a time.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'EOF'

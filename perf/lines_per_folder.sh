@@ -2,7 +2,7 @@
 # perf/lines_per_folder.sh COMMIT...: a table of the lines of C++ in app/ and in each folder of lib/, headers included,
 # a column for each commit.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ ${1:-} != --help && ${1:-} != -h ]] || { echo "usage: perf/lines_per_folder.sh COMMIT..."; exit 0; }
 (($# >= 1)) || { echo "usage: perf/lines_per_folder.sh COMMIT..." >&2; exit 2; }
 

@@ -2,7 +2,7 @@
 # tests/run.sh [--full] [CTEST ARGUMENTS]: sets up, builds and tests. --full adds the whole matrices and keeps the
 # output in perf/results/full-DATE.txt.
 set -euo pipefail
-top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$top"
 select=(-LE '^full$')
 if [[ ${1:-} == --full ]]; then

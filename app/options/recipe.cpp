@@ -20,7 +20,8 @@ void apply_recipe(const std::map<std::string, std::string>& options, train::RunC
             {.subject = "--" + name, .advice = "mend the recipe where the model is registered"});
     if (!config.given.contains(name)) option->set(config, value);
   }
-  auto& [rule, schedule, grad_clip, decay] = config.update;
+  auto& rule = config.update.rule;
+  auto& schedule = config.update.schedule;
   if (open("momentum") && rule.adaptive()) rule.momentum = 0;                           // sgd's
   if (open("warmup-steps") && schedule.name == "one_cycle") schedule.warmup_steps = 0;  // it has its own
 }

@@ -25,7 +25,7 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 21> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 22> kPlaces = {{{"", "results.h5"},
                                             {"", "results.h5.damaged*"},
                                             {"", "privacy.ledger"},
                                             {"", "privacy.ledger.partial"},
@@ -37,6 +37,7 @@ constexpr std::array<Place, 21> kPlaces = {{{"", "results.h5"},
                                             {"ranks", "flights-*.csv"},
                                             {"tensorboard", "events.out.tfevents.*"},
                                             {"program", "*.pt2"},
+                                            {"program", "*.constants"},
                                             {"vocabulary", "dataset.json"},
                                             {"checkpoints", "best"},
                                             {"checkpoints", "last"},

@@ -11,7 +11,7 @@ namespace dtrain::doctor {
 /// Compute threads that were asked for on each rank.
 struct ThreadRequest {
   int threads = 0;     ///< 0: as many as the mask has cores.
-  std::string source;  ///< What asks: `--threads `, `OMP_NUM_THREADS=`; a number makes it whole.
+  std::string source;  ///< What asks: `--threads `; a number makes it whole.
 };
 
 /// Whether the cores of each rank's mask do for its threads and one more for the loader.

@@ -40,6 +40,8 @@ bool fits(const LibraryFacts& facts) {
       return built == loaded;
     case Match::same_minor:
       return built[0] == loaded[0] && built[1] == loaded[1];
+    case Match::driver:
+      return loaded[0] >= built[0];
     case Match::not_older:
       return built[0] == loaded[0] && loaded >= built;
   }
@@ -81,7 +83,11 @@ Finding judge_library(const LibraryFacts& facts) {
     return problem(
         facts.what,
         fmt::format("{} is loaded but dtrain was built with {}  {}", facts.loaded, facts.built, where),
-        "unset LD_LIBRARY_PATH and LD_PRELOAD, or build dtrain again with the one that is there");
+        facts.match == Match::driver
+            ? fmt::format(
+                  "have a driver installed that is for CUDA {} or newer, or build dtrain with an older CUDA",
+                  facts.built)
+            : "unset LD_LIBRARY_PATH and LD_PRELOAD, or build dtrain again with the one that is there");
   }
   return good(facts.what, fmt::format("{}  {}", facts.loaded, where));
 }
@@ -97,7 +103,7 @@ LibraryFacts mpi_facts() {
   // Open MPI says a comma behind its version and more, and marks releases under test: 5.1.0rc1.
   return {.what = "MPI",
           .built = built,
-          .loaded = version.substr(0, version.find(',')),
+          .loaded = version.substr(0, version.find_first_of(",\n")),
           .copies = loaded_copies("libmpi.so"),
           .match = Match::not_older};
 }

@@ -16,6 +16,7 @@ std::vector<std::string> loaded_copies(std::string_view name);
 enum class Match {
   not_older,   ///< The same major version, and not older: MPI, NCCL, CUDA keep their interface.
   same_minor,  ///< Major and minor: LibTorch keeps it for one release.
+  driver,      ///< The same major version or a later one: CUDA's drivers run older programs.
   exact        ///< HDF5 aborts at the first file when any number differs.
 };
 

@@ -23,6 +23,7 @@ class DeviceKernels {
   virtual ~DeviceKernels() = default;
 
   static constexpr std::size_t kMostChannels = 16;  ///< Of images that prepare_images() takes.
+  static constexpr int kMostPadding = 127;          ///< Around them, of crops.
   /// As prepare_images(); `batch` lies on the host and is copied along. Its `how` is that of `images` images,
   /// or empty.
   virtual void prepare_images(void* out, Element type, const std::uint8_t* bytes, std::size_t images,

@@ -73,6 +73,10 @@ void ScheduleConfig::validate() const {
            .code = ExitCode::usage});
 }
 
+int shortened_warmup(int recipe_steps, std::int64_t total_steps) {
+  return recipe_steps < total_steps ? recipe_steps : static_cast<int>(total_steps / 2);
+}
+
 double learning_rate(const ScheduleConfig& schedule, std::int64_t step, std::int64_t total_steps) {
   const double highest = schedule.learning_rate;
   if (step <= schedule.warmup_steps) {

@@ -34,6 +34,9 @@ const std::vector<std::string>& schedule_names();
 /// PyTorch's eta_min, end_factor and final_div_factor; step does not fall below it.
 double learning_rate(const ScheduleConfig& schedule, std::int64_t step, std::int64_t total_steps);
 
+/// A recipe's warm-up in a run of `total_steps`: half of these where it would not end before them.
+int shortened_warmup(int recipe_steps, std::int64_t total_steps);
+
 /// What a gradient of norm `norm` is multiplied by so that it does not exceed `limit`; 1 when limit is 0.
 /// limit / (norm + 1e-6), at most 1, as torch.nn.utils.clip_grad_norm_.
 double clip_coefficient(double norm, double limit);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -15,6 +16,8 @@ fs::path place_of(const fs::path& run_folder, const std::string& model_name) {
   return run_folder / "program" / (models::model_title(model_name) + ".pt2");
 }
 
+fs::path constants_of(fs::path program) { return program.replace_extension(".constants"); }
+
 }  // namespace
 
 void keep_program(const std::string& run_folder, const std::string& model_name, const models::Model& model) {
@@ -25,6 +28,7 @@ void keep_program(const std::string& run_folder, const std::string& model_name, 
   fs::create_directories(place.parent_path(), problem);
   const fs::path aside = place.string() + ".partial";
   model.save_program(aside.string());
+  std::ofstream(constants_of(place)) << model.constants_hash() << '\n';
   fs::rename(aside, place, problem);
   if (problem) throw checkpoint_error("cannot be written", place.string(), "make room on that file system");
 }
@@ -40,8 +44,17 @@ std::string kept_program(const fs::path& checkpoint, const std::string& model_na
   return model_name;
 }
 
-void check_same_program(const std::string& hash, const models::Model& model, const std::string& checkpoint) {
-  if (hash == model.program_hash()) return;
+void check_same_program(const std::string& hash, const models::Model& model, const std::string& model_name,
+                        const std::string& checkpoint) {
+  if (hash == model.program_hash()) {
+    if (hash.empty()) return;
+    std::string kept;
+    std::ifstream file(constants_of(kept_program(checkpoint, model_name)));
+    if (!std::getline(file, kept) || kept == model.constants_hash()) return;
+    throw checkpoint_error(
+        "was trained with other constant tensors in forward than --model has", checkpoint,
+        "name the file that it was trained with, or start from its weights with --init-from");
+  }
   throw checkpoint_error(
       hash.empty() ? "is of a model of dtrain, not of a program from a file"
                    : "was trained with another program than --model computes",

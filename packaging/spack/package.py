@@ -1,10 +1,18 @@
 """dtrain for Spack. The sources are a checkout, so nothing is fetched:
 
-    spack repo create site && mkdir -p site/packages/dtrain && cp packaging/spack/package.py site/packages/dtrain/
-    spack repo add site
+    . SPACK/share/spack/setup-env.sh        # Spack 1.0 or newer
+    spack repo create own own
+    mkdir -p own/spack_repo/own/packages/dtrain
+    cp packaging/spack/package.py own/spack_repo/own/packages/dtrain/
+    spack repo add own/spack_repo/own
+    spack env create dtrain
+    spack env activate dtrain
+    spack add dtrain@0.1.0 ^openmpi@5.0.11
     spack develop --path CHECKOUT dtrain@0.1.0
-    spack install dtrain@0.1.0 ^openmpi@5.0.11
+    spack install
 """
+
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 
 from spack.package import *
 

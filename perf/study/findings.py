@@ -43,18 +43,32 @@ class Case:
         return np.array([float(table[metric][-1]) for table in self.epochs])
 
 
+def complete_runs(paths):
+    """Those of one case's results.h5 that are a whole seed; says which are not."""
+    known = []
+    for path in paths:
+        with h5py.File(path, "r") as results:
+            known.append((path, results.attrs["status"].decode(), len(results["epochs"])))
+    most = max((epochs for _, status, epochs in known if status == "completed"), default=0)
+    for path, status, epochs in known:
+        if status != "completed":
+            print(f"study: {path.parent.name} is left out: {status} after {epochs} epochs; jobs/study.sh goes on with it")
+        elif epochs < most:
+            print(f"study: {path.parent.name} is left out: it has {epochs} epochs, others of its case {most}")
+    return [path for path, status, epochs in known if status == "completed" and epochs == most > 0]
+
+
 def read_cases(folder):
-    """The cases of cases.csv that have runs with an epoch below `folder`, by model and then case."""
+    """The cases of cases.csv that have runs with an epoch below `folder`, by model and then case. A run that is not complete,
+    or has fewer epochs than another of its case, is no seed: it is named and left out."""
     found = {}
     with open(HERE / "cases.csv", newline="") as file:
         for row in csv.DictReader(file):
             words = row["case"].replace(",", "").split()
             pattern = "-".join([row["model"], *words]) + "-seed*/results.h5"
-            for path in sorted(Path(folder).glob(pattern)):
+            for path in complete_runs(sorted(Path(folder).glob(pattern))):
                 with h5py.File(path, "r") as results:
                     epochs = results["epochs"][:]
-                    if len(epochs) == 0:
-                        continue
                     case = found.setdefault(row["model"], {}).setdefault(row["case"], Case(row["model"], row["case"]))
                     case.epochs.append(epochs)
                     groups = [results["ranks"].get(name) for name in sorted(results["ranks"])] if "ranks" in results else []

@@ -14,7 +14,7 @@
 # ends, however it ends. So clusters cannot collide with one another or with this machine's network, and a `down` cannot
 # leave half of one behind. With `--while PID` it goes down when that process ends, killed or not.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 limit_s=90  # for the nodes of a cluster to come up
 fail() { printf 'cluster: %s\n' "$1" >&2; exit "${2:-1}"; }
 

@@ -2,7 +2,7 @@
 # head.sh FOLDER NODES RATE: first process of an emulated cluster's head, in namespaces of its own: makes the network that
 # joins the nodes, starts munge, Slurm's controller and the nodes, and waits to be killed.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1 nodes=$2 rate=$3
 
 network() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # power.sh FOLDER on|off NODE, in the head of an emulated cluster: plugs a node in and starts it, or takes both away.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$1 what=$2 node=$3
 own=$folder/nodes/$node
 grep -qw "$node" "$folder/hosts" || { echo "cluster: there is no node '$node'" >&2; exit 2; }

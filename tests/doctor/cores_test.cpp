@@ -32,9 +32,9 @@ auto is(Level level, const std::string& text, const std::string& remedy) {
 }
 
 TEST(CoresTest, ReportsMoreThreadsThanTheMaskHasCores) {
-  EXPECT_THAT(judge(cluster_of(1, 2, 1), {.threads = 4, .source = "OMP_NUM_THREADS="}),
-              ElementsAre(is(Level::problem, "OMP_NUM_THREADS=4 but each rank may use 1 core",
-                             "--map-by slot:PE=4 or srun --cpus-per-task=4, or say OMP_NUM_THREADS=1")));
+  EXPECT_THAT(judge(cluster_of(1, 2, 1), {.threads = 4, .source = "--threads "}),
+              ElementsAre(is(Level::problem, "--threads 4 but each rank may use 1 core",
+                             "--map-by slot:PE=4 or srun --cpus-per-task=4, or say --threads 1")));
   auto uneven = cluster_of(2, 2, 4);
   uneven.ranks[3].cpus = {7};
   EXPECT_THAT(judge(uneven, {.threads = 2, .source = "--threads "}),

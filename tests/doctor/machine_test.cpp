@@ -49,6 +49,9 @@ TEST(LibrariesTest, AcceptsAVersionThatFits) {
          "");
   EXPECT_EQ(judged("2.11.0", "2.11.1", Match::same_minor).level, Level::good);
   EXPECT_EQ(judged("13.0", "13.1", Match::not_older).level, Level::good);
+  EXPECT_EQ(judged("13.1", "13.0", Match::driver).level, Level::good);
+  EXPECT_EQ(judged("13.0", "14.0", Match::driver).level, Level::good);
+  expect(judged("13.0", "12.9", Match::driver), Level::problem, "12.9 is loaded", "for CUDA 13.0 or newer");
   expect(judge_library({.what = "HDF5", .built = "1.10.8", .loaded = "1.10.8", .match = Match::exact}),
          Level::good, "linked in", "");
 }

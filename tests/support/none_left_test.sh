@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A process that is still ending is waited for; one that stays is found.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 name="none_left_test of $$"
 trap 'kill "${started[@]}" 2>/dev/null || true' EXIT
 started=()

@@ -2,7 +2,7 @@
 # stale_session_test.sh: a launcher that gets the number of one that was killed starts all the same. What a killed
 # mpirun leaves names its process; Open MPI 5 holds it for one that runs when a new mpirun is given the same number.
 set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 TMPDIR=$(mktemp -d)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT

@@ -99,6 +99,18 @@ class CompressionTest(unittest.TestCase):
                 self.train(f"plain-{name}", [1, 2], "--resume", middle, steps=8)
                 self.train(f"three-{name}", [1, 1, 1], *options, "--resume", middle, steps=8)
 
+    def test_a_short_last_step_of_an_epoch_learns_as_the_others_do(self):
+        last = {}
+        for samples in (320, 321):  # the last step has 64 samples, or one
+            run(BINARY, 1, "stage", f"short-{samples}", "--format", "synthetic", "--samples", samples, cwd=self.folder)
+            for name in ("powersgd=2", "none"):
+                options = ["--dataset", f"short-{samples}", "--compression", name, "--optimizer", "sgd", "--momentum", 0, "--learning-rate", 0.05, "--global-batch", 64]
+                folder = self.train(f"short-{samples}-{name}", [1, 1], *options, "--epochs", 4, steps=1000)
+                with h5py.File(folder / "results.h5") as file:
+                    last[samples, name] = file["epochs"]["validation_loss"][:]
+        self.assertTrue((np.abs(last[321, "powersgd=2"] - last[320, "powersgd=2"]) < 0.3).all(), last)
+        self.assertTrue((np.abs(last[321, "none"] - last[320, "none"]) < 0.3).all(), last)
+
     def test_the_first_steps_may_travel_in_all_bits(self):
         options = ["--compression", "powersgd=2", "--compression-after", 3, "--checkpoint-every", "2steps", "--keep", 9]
         later = self.train("later", [1, 1], *options)
@@ -113,7 +125,7 @@ class CompressionTest(unittest.TestCase):
 
     def test_what_is_left_out_of_another_compression_starts_anew(self):
         saved = self.train("saved", [1, 1], "--compression", "topk=0.05", steps=2)
-        errors = {name: value for name, value in checkpoint_tensors(saved / "checkpoints/step-00000002", group=None).items() if "topk_error" in name}
+        errors = {name: value for name, value in checkpoint_tensors(saved / "checkpoints/step-00000002", group=None).items() if "topk_residual" in name}
         self.assertEqual(len(errors), 2 * 2 * len(MATRICES), "a weight and a bias of each layer on each node")
         self.assertGreater(sum(float(np.abs(value).sum()) for value in errors.values()), 0)
         resumed = self.train("resumed", [1, 1], "--compression", "powersgd=1", "--resume", saved / "checkpoints/step-00000002", steps=3)

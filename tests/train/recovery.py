@@ -272,6 +272,18 @@ def a_stop_on_request_leaves_spares_alive(binary, folder):
     assert job.returncode == 75, (job.returncode, said)
 
 
+def another_failure_after_a_loss_ends_the_job(binary, folder):
+    """With its own code, and soon: the launcher knows of the loss."""
+    options = ("--model", "mlp", "--limit-steps", 60, "--quiet", "--watchdog", 60, "--threads", 1)
+    for ranks in (2, 3):
+        done = ended(binary, folder, ranks, *options, "--name", f"again-{ranks}", "--inject", "kill:rank=1,phase=backward,step=5;nan:rank=0,step=20")
+        assert (folder / f"runs/again-{ranks}/state").read_text() == "failed\n", (done.stdout, done.stderr)
+        assert done.returncode == 1 and "not finite" in done.stderr, (done.returncode, done.stdout, done.stderr)
+    alone = ended(binary, folder, 2, *options, "--strategy", "asgd", "--mesh", "data=2", "--staleness", 1, "--name", "alone",
+                  "--inject", "kill:rank=0,phase=backward,step=5")
+    assert alone.returncode == 5 and "the ranks that are left cannot go on" in alone.stderr, (alone.returncode, alone.stdout, alone.stderr)
+
+
 def dealing_by_speed_goes_on_with_more_copies(binary, folder):
     """Of three ranks no whole copies of two can be made: there are three of one, which have fewer micro-batches each than at the start."""
     done = started(binary, folder, "dealt", "data=2,pipe=2", "--inject", "kill:rank=3,phase=backward,step=8", "--balance", "data", "--micro-batches", 8)
@@ -326,6 +338,7 @@ def main():
         tells_that_it_died(arguments.binary, folder)
         a_spare_learns_what_the_memory_limit_has_chosen(arguments.binary, folder)
         a_stop_on_request_leaves_spares_alive(arguments.binary, folder)
+        another_failure_after_a_loss_ends_the_job(arguments.binary, folder)
         a_spare_goes_on_with_the_program_that_the_run_kept(arguments.binary, folder)
         dealing_by_speed_goes_on_with_more_copies(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")

@@ -6,6 +6,8 @@ pipeline, as numbers between layers that a tensor axis would cut, detached; and 
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -380,6 +382,53 @@ class Labels(nn.Module):
         return F.binary_cross_entropy_with_logits(self.down(torch.relu(self.up(x))), labels)
 
 
+class Weighed(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        torch.manual_seed(1)
+        self.layer, self.weight = nn.Linear(6, CLASSES), weight
+
+    def forward(self, x):
+        return self.layer(x) * torch.tensor([1.0, self.weight, 3.0])
+
+
+def a_run_goes_on_with_its_constants(binary, folder):
+    options = options_of("weighed", "rows", "cross_entropy", SAMPLES)
+    export_model(Weighed(2.0), (torch.rand(4, 6),), folder / "weighed.pt2", loss="cross_entropy")
+    run(binary, 1, *options, "--name", "weighed", cwd=folder)
+    longer = [*options, "--name", "weighed", "--resume", "auto"]
+    longer[longer.index("--epochs") + 1] = longer[longer.index("--limit-steps") + 1] = STEPS + 1
+    export_model(Weighed(5.0), (torch.rand(4, 6),), folder / "weighed.pt2", loss="cross_entropy")
+    refused(binary, 1, 4, ["other constant tensors", "--init-from"], *longer, cwd=folder)
+    export_model(Weighed(2.0), (torch.rand(4, 6),), folder / "weighed.pt2", loss="cross_entropy")
+    run(binary, 1, *longer, cwd=folder)
+    run(binary, 1, "evaluate", "runs/weighed/checkpoints/last", cwd=folder)
+
+
+class Strided(nn.Module):
+    """Of whose pointwise convolution LibTorch's backward in bf16 writes outside its memory, on CPUs without AMX."""
+
+    def __init__(self, channels, classes, norm, **how):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first = nn.Conv2d(channels, 8, 3, padding=1)
+        self.norm = norm
+        self.conv = nn.Conv2d(8, 16, 1, bias=False, **how)
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x):
+        return self.head(self.conv(torch.relu(self.norm(self.first(x)))).mean((2, 3)))
+
+
+def strides_of_pointwise_convolutions(binary, folder):
+    for name, how in {"uneven": {"stride": (2, 1)}, "valid": {"stride": 2, "padding": "valid"}, "groups": {"stride": (1, 2), "groups": 2}}.items():
+        agrees(binary, folder, name, Strided(2, CLASSES, nn.GroupNorm(2, 8), **how), "images", ("data=1",))
+        export_model(Strided(1, 10, nn.BatchNorm2d(8), **how), (torch.rand(4, 1, 28, 28),), folder / f"{name}-28.pt2", loss="cross_entropy")
+        command = [str(binary), "--model", f"{name}-28.pt2", "--dataset", "synthetic", "--precision", "bf16", "--threads", "2", "--micro-batches", "1",
+                   "--global-batch", "3", "--limit-steps", "100", "--quiet", "--name", f"{name}-28"]
+        subprocess.run(command, cwd=folder, env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}, check=True, timeout=100, stdin=subprocess.DEVNULL)
+
+
 class Masks(nn.Module):
     def __init__(self):
         super().__init__()
@@ -411,7 +460,8 @@ def main():
         for check in (trained_numbers_keep_layers_whole, a_module_called_three_times, a_convolution_shared_over_stages,
                       detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so,
                       a_recurrent_part_kept_in_evaluation_drops_nothing, views_of_parameters_outlive_their_layer, large_whole_numbers_stay,
-                      a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place, own_loss_of_several_targets):
+                      a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place, a_run_goes_on_with_its_constants, strides_of_pointwise_convolutions,
+                      own_loss_of_several_targets):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

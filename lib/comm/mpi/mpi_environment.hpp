@@ -51,6 +51,8 @@ class MpiEnvironment {
   /// This rank in MPI_COMM_WORLD, and how many it had, at the start.
   int first_rank() const noexcept { return me_.first_rank; }
   int first_size() const noexcept { return first_size_; }
+  /// Whether some of the first ranks are gone, spares in their places or not.
+  bool has_lost_ranks() const noexcept { return static_cast<int>(members_.size()) < first_size_; }
 
   /// The last `count` ranks of the job become spares. Collective over the job, once.
   void keep_spares(int count);

@@ -7,9 +7,11 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <utility>
 
+#include "comm/mpi/ulfm.hpp"
 #include "core/clock.hpp"
 #include "core/counted.hpp"
 
@@ -51,12 +53,20 @@ std::vector<std::byte> packed(const Label& overdue, double limit_s) {
 
 Inquiry::Inquiry(const Communicator& world, const std::vector<int>& first_ranks, std::vector<int> nodes,
                  const FlightRecorder& recorder)
-    : world_(world.split(0, world.rank())), nodes_(std::move(nodes)), recorder_(recorder) {
+    : world_(world.split(0, world.rank())),
+      nodes_(std::move(nodes)),
+      recorder_(recorder),
+      exceptions_(std::uncaught_exceptions()) {
   for (std::size_t rank = 0; rank < nodes_.size(); ++rank) node_of_[first_ranks[rank]] = nodes_[rank];
   thread_ = std::thread([this] { answer(); });
 }
 
 Inquiry::~Inquiry() {
+  int revoked = 0;  // after a loss the others ask no more
+  if (std::uncaught_exceptions() > exceptions_ &&
+      !(ulfm::is_revoked(world_.handle(), &revoked) == MPI_SUCCESS && revoked != 0)) {
+    std::this_thread::sleep_for(2 * kLooks);
+  }
   stop_ = true;
   thread_.join();
 }

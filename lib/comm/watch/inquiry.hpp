@@ -20,6 +20,8 @@ class Inquiry {
   /// are borrowed. Collective over `world`.
   Inquiry(const Communicator& world, const std::vector<int>& first_ranks, std::vector<int> nodes,
           const FlightRecorder& recorder);
+  /// Where an error ends the rank while the others are there, answers a moment longer: ranks whose limits end
+  /// together ask each other, and one that is gone looks like a link that is down.
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
@@ -36,6 +38,7 @@ class Inquiry {
   std::vector<int> nodes_;      // by rank
   std::map<int, int> node_of_;  // by name
   const FlightRecorder& recorder_;
+  const int exceptions_;  // in flight when this was made
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

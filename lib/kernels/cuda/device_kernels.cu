@@ -150,7 +150,7 @@ __global__ void join_squares_kernel(SumOfSquares* result, const SumOfSquares* of
 }
 
 ImageArguments arguments_of(const ImageBatch& batch) {
-  require(batch.shape.channels <= kMostChannels && batch.padding <= 127,
+  require(batch.shape.channels <= kMostChannels && batch.padding <= DeviceKernels::kMostPadding,
           "images of so many channels or so wide a padding are not prepared on a GPU",
           {.subject = "prepare_images"});
   ImageArguments by{};

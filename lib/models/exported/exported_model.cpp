@@ -83,6 +83,7 @@ class ExportedModel final : public Model {
     return remark_.empty() ? cuts : remark_ + "; " + cuts;
   }
   std::string program_hash() const override { return planned_->program.graph().hash; }
+  std::string constants_hash() const override { return planned_->program.constants_hash(); }
   void save_program(const std::string& path) const override { planned_->program.save_without_weights(path); }
   std::map<std::string, std::string> tied_names() const {
     std::map<std::string, std::string> tied;

@@ -14,6 +14,7 @@
 #include "core/nesting.hpp"
 #include "core/outside.hpp"
 #include "core/printable.hpp"
+#include "core/sha256.hpp"
 #include "core/whole_number.hpp"
 
 namespace dtrain::models::exported {
@@ -128,6 +129,23 @@ const StoredTensor& Program::find(const GraphInput& input) const {
   if (place == tensors.end())
     throw archive_.damaged(fmt::format("has no values of the tensor {}", printable(input.name, 100)));
   return place->second;
+}
+
+std::string Program::constants_hash() const {
+  Sha256 hash;
+  bool any = false;
+  for (const GraphInput& input : graph_.inputs) {
+    const bool is_constant = input.kind == GraphInput::Kind::constant ||
+                             (input.kind == GraphInput::Kind::buffer && !input.persistent);
+    if (!is_constant) continue;
+    any = true;
+    const at::Tensor value = read(input);
+    const std::string heading =
+        fmt::format("{} {} {}\n", input.name, at::toString(value.scalar_type()), value.numel());
+    hash.add(heading.data(), heading.size());
+    hash.add(value.const_data_ptr(), value.nbytes());
+  }
+  return any ? hash.hexadecimal() : std::string();
 }
 
 /// Before anything is allocated: sizes as the graph has them, inside a record that is there.

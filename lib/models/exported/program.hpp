@@ -49,6 +49,9 @@ class Program {
   /// The name under which a parameter is trained: of several that are one tensor (tied weights) the first.
   const std::string& first_name(const std::string& parameter) const { return first_names_.at(parameter); }
 
+  /// SHA-256 of the tensors that are not of the state_dict; empty where there are none.
+  std::string constants_hash() const;
+
   /// Writes the file again without what is trained, the examples and the golden batch. Throws Error.
   void save_without_weights(const std::string& file) const;
 

@@ -69,6 +69,7 @@ struct StepPlan {
   std::vector<MicroBatch> micro_batches;  ///< Of this copy, by ascending index; perhaps none.
   /// Of all copies, where it is not even_ownership(); null: it is, in this step and all before.
   std::shared_ptr<const Ownership> owned = nullptr;
+  std::int64_t samples = 0;  ///< Of all copies' micro-batches, where they make the step together.
   double learning_rate = 0;
   double share =
       1;  ///< Of the step's samples, those in micro_batches, where ranks take them at their own pace.

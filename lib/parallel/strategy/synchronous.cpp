@@ -274,9 +274,9 @@ void Synchronous::begin_step(int micro_batches) {
   if (totals_ != nullptr) totals_->begin_step();
 }
 
-void Synchronous::begin_compression(std::int64_t number) {
+void Synchronous::begin_compression(const StepPlan& plan) {
   if (compression_ == nullptr) return;
-  compression_->begin_step(number);
+  compression_->begin_step(plan.number, std::max<std::int64_t>(1, plan.samples));
   if (const auto news = compression_->news(); !news.empty() && parts_.tell) parts_.tell("compression", news);
 }
 
@@ -319,7 +319,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
     gradients_->own(*plan.owned);
     if (layers_ != nullptr) parts_.engine.keep_weights(*layers_, most_of(*plan.owned));
   }
-  begin_compression(plan.number);
+  begin_compression(plan);
   const bool measures = adaptive_ != nullptr && adaptive_->measures(plan.number);
   gradients_->measure_own(measures);
   const double loss_scale = scaler_.scale();

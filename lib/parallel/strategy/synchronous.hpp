@@ -73,7 +73,7 @@ class Synchronous final : public Strategy, private LocalSums {
   void begin_step(int micro_batches) override;
   void taken_back(int index) override { gradients_->taken_back(index); }
 
-  void begin_compression(std::int64_t number);
+  void begin_compression(const StepPlan& plan);
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
   void finish_gradients();

@@ -92,8 +92,9 @@ struct ValidationConfig {
 struct UpdateConfig {
   optim::OptimizerConfig rule;
   optim::ScheduleConfig schedule;
-  double grad_clip = 0.0;     ///< Largest norm of the whole gradient; 0: no limit.
-  std::string decay = "all";  ///< What weight decay is of: `all`, or `matrices` (two dims or more).
+  int recipe_warmup_steps = 0;  ///< Which a shorter run shortens in `schedule`; 0: the user gave a number.
+  double grad_clip = 0.0;       ///< Largest norm of the whole gradient; 0: no limit.
+  std::string decay = "all";    ///< What weight decay is of: `all`, or `matrices` (two dims or more).
 };
 
 /// What the run leaves behind, under `folder`/`name`.

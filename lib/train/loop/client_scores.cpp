@@ -7,14 +7,15 @@
 namespace dtrain::train {
 
 std::vector<SiteScore> scores_of_clients(const record::Clients& clients, SplitScores& scores,
-                                         parallel::ClientModels* own, const std::function<void()>& evaluate) {
+                                         parallel::ClientModels* own, std::int64_t round,
+                                         const std::function<void()>& evaluate) {
   const std::size_t count = clients.rows.size();
   const std::size_t classes = count > 0 ? clients.classes.size() / count : 0;
   const std::span<const std::int64_t> histogram(clients.classes);
   std::vector<SiteScore> found;
   for (std::size_t client = 0; client < count; ++client) {
     if (own != nullptr) {
-      own->show(static_cast<int>(client));
+      own->show(static_cast<int>(client), round);
       scores.clear();
       evaluate();
     }

@@ -43,13 +43,14 @@ RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log&
   std::int64_t steps = config.epochs * ((samples + batch - 1) / batch);
   if (config.limit_steps > 0) steps = std::min<std::int64_t>(steps, config.limit_steps);
   int& warmup = config.update.schedule.warmup_steps;
+  if (!config.given.contains("warmup-steps")) config.update.recipe_warmup_steps = warmup;
   if (warmup == 0 || warmup < steps) return config;
   require(!config.given.contains("warmup-steps"),
           fmt::format("the run has {} steps, and all of them would be warm-up", steps),
           {.subject = fmt::format("--warmup-steps {}", warmup),
            .advice = "use fewer, or train longer with --epochs or --limit-steps",
            .code = ExitCode::usage});
-  const int recipe = std::exchange(warmup, static_cast<int>(steps / 2));
+  const int recipe = std::exchange(warmup, optim::shortened_warmup(warmup, steps));
   log.info(fmt::format("warm-up    {} of the run's {} steps, not the {} of the model's recipe", warmup, steps,
                        recipe));
   return config;
@@ -107,7 +108,8 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   enter("each rank opens the dataset and builds the model");
   auto workload = make_workload(with_weights, place_of(job, recovery.may_lose_ranks()), library);
   if (resume) {
-    state::check_same_program(resume->info.program, *workload.model, resume->folder.string());
+    state::check_same_program(resume->info.program, *workload.model, config.model.name,
+                              resume->folder.string());
     workload.transformation = state::transformation_as_trained(
         resume->info.transformations, workload.dataset.info(), resume->folder.string());
   }

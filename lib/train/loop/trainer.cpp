@@ -144,7 +144,9 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
     --epoch_;
   }
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
-  if (const auto stretch = stretched_schedule(schedule_, last_, total_steps_); !stretch.empty())
+  if (const auto stretch =
+          stretched_schedule(schedule_, config_.update.recipe_warmup_steps, last_, total_steps_);
+      !stretch.empty())
     outputs_.event("schedule", stretch);
   for (const auto& sentence : anew_) outputs_.event("starts_anew", sentence);
   if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
@@ -156,7 +158,7 @@ void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
   for (const auto& sentence : anew_) log_.info("compression " + sentence);
-  const auto stretch = stretched_schedule(schedule_, last_, total_steps_);
+  const auto stretch = stretched_schedule(schedule_, config_.update.recipe_warmup_steps, last_, total_steps_);
   if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
 }
@@ -302,7 +304,7 @@ Trainer::Ending Trainer::train_epoch() {
   outputs_.epoch(epoch_, sums_, validation);
   last_ = info(sums_, true);
   const bool is_best = is_best_so_far(validation);
-  if (is_best || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
+  if ((is_best && validation) || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
     checkpoints_.save(replica_.state(), last_);
   return Ending::complete;
 }
@@ -539,8 +541,8 @@ void Trainer::test_best() {
   if (scores && !sites.empty()) outputs_.test_sites(sites, scores->by_site());
   if (scores && rounds_ != nullptr) {
     const auto clients = described_clients(config_, rounds_->partition(), workload_);
-    outputs_.test_clients(clients,
-                          scores_of_clients(clients, *scores, replica_.strategy().client_models(), evaluate));
+    outputs_.test_clients(
+        clients, scores_of_clients(clients, *scores, replica_.strategy().client_models(), step_, evaluate));
   }
   outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
 }

@@ -135,6 +135,7 @@ parallel::StepPlan WorkPlan::plan_of(std::int64_t step_of_epoch, std::int64_t ba
                                           : facts_.pieces.owned_by(facts_.data_rank);
   plan.learning_rate *= size_.rate;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
+    plan.samples += facts_.pieces.step(step_of_epoch + 1 - batches + batch).size();
     for (auto k = mine.begin; k < mine.end; ++k) {
       auto found = micro_batch(step_of_epoch + 1 - batches + batch, static_cast<int>(k));
       if (!found) continue;

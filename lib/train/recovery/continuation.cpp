@@ -44,18 +44,18 @@ checkpoint::CheckpointInfo standing(const state::ResumePoint& resume, const para
   return info;
 }
 
-std::string stretched_schedule(const optim::ScheduleConfig& schedule,
+std::string stretched_schedule(const optim::ScheduleConfig& schedule, int recipe_warmup,
                                const checkpoint::CheckpointInfo& earlier, std::int64_t total_steps) {
-  if (schedule.name == "constant" || earlier.total_steps == 0 || earlier.total_steps == total_steps)
-    return {};
-  const auto rate = [&](std::int64_t total) {
-    return optim::learning_rate(schedule, earlier.step + 1, total);
-  };
+  if (earlier.total_steps == 0 || earlier.total_steps == total_steps) return {};
+  auto before = schedule;
+  if (recipe_warmup > 0) before.warmup_steps = optim::shortened_warmup(recipe_warmup, earlier.total_steps);
+  const double rate = optim::learning_rate(schedule, earlier.step + 1, total_steps);
+  const double rate_before = optim::learning_rate(before, earlier.step + 1, earlier.total_steps);
+  if (rate == rate_before) return {};
   return fmt::format(
       "the schedule {} was laid out for {} steps and is for {} from now on: step {} has the learning rate "
       "{:g}, not {:g}; keep --epochs and --limit-steps, and use --exit-after to stop early",
-      schedule.name, earlier.total_steps, total_steps, earlier.step + 1, rate(total_steps),
-      rate(earlier.total_steps));
+      schedule.name, earlier.total_steps, total_steps, earlier.step + 1, rate, rate_before);
 }
 
 }  // namespace dtrain::train

@@ -29,8 +29,8 @@ checkpoint::CheckpointInfo standing(const state::ResumePoint& resume, const para
                                     const std::string& optimizer_state);
 
 /// What becomes of the learning rate where the run is to do another number of steps than before; mostly
-/// empty.
-std::string stretched_schedule(const optim::ScheduleConfig& schedule,
+/// empty. `recipe_warmup`: as of UpdateConfig.
+std::string stretched_schedule(const optim::ScheduleConfig& schedule, int recipe_warmup,
                                const checkpoint::CheckpointInfo& earlier, std::int64_t total_steps);
 
 }  // namespace dtrain::train

@@ -51,8 +51,11 @@ PartEnd train_part(RunConfig& config, const RunPart& part, Recovery& recovery) {
     return part.train(config, recovery);
   } catch (const Error& error) {
     if (error.code() == ExitCode::lost_rank && recovery.is_on()) return error;
-    if (recovery.goes_on()) part.mark_failed(config);  // what was begun does not fit those that are left
-    throw;
+    if (!recovery.goes_on()) throw;
+    part.mark_failed(config);  // what was begun does not fit those that are left
+    if (!recovery.behind() || error.code() != ExitCode::usage) throw;
+    throw Error("the ranks that are left cannot go on: " + error.problem(),
+                {.subject = error.subject(), .advice = error.advice(), .code = ExitCode::lost_rank});
   }
 }
 

@@ -147,7 +147,8 @@ models::Tensors Preparation::prepared_images(const at::Tensor& stored) const {
 bool Preparation::has_kernel_for(const at::Tensor& stored) const {
   return !device_.is_cpu() && kernels::device_kernels() != nullptr && dtype_ == at::kFloat &&
          stored.scalar_type() == at::kByte && stored.dim() == 4 &&
-         stored.size(1) <= static_cast<std::int64_t>(kernels::DeviceKernels::kMostChannels);
+         stored.size(1) <= static_cast<std::int64_t>(kernels::DeviceKernels::kMostChannels) &&
+         (!augmentation_ || augmentation_->padding <= kernels::DeviceKernels::kMostPadding);
 }
 
 Preparation::Crops Preparation::crops_of(const data::Batch& batch) const {

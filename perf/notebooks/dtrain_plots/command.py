@@ -55,6 +55,14 @@ def plots(runs, folder, gallery):
     return count
 
 
+def can_keep_fonts():
+    """Whether matplotlib's folder can be written: MPLCONFIGDIR, else one of the user's, if this machine knows the user."""
+    try:
+        return os.access(os.environ.get("MPLCONFIGDIR") or Path.home(), os.W_OK)
+    except RuntimeError:
+        return False
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(prog="dtrain report", description=__doc__)
     parser.add_argument("runs", nargs="+", help="run folders")
@@ -64,7 +72,7 @@ def main(arguments):
     given = parser.parse_args(arguments)
     # Matplotlib keeps a list of fonts, also where the user has no folder that can be written.
     with tempfile.TemporaryDirectory(prefix="dtrain-plots-") as scratch:
-        if not os.access(os.environ.get("MPLCONFIGDIR") or Path.home(), os.W_OK):
+        if not can_keep_fonts():
             os.environ["MPLCONFIGDIR"] = scratch
         draw(given)
 

@@ -49,8 +49,9 @@ def losses_of_ranks(axes, run):
 def loss(run):
     new, axes = figure(height=4.0)
     shown = []
-    if run.steps:
-        steps = run.steps
+    steps = run.steps
+    by_step = bool(steps)
+    if by_step and (steps["weight"] > 0).any():  # with secure aggregation steps have none, and no loss
         ranks = losses_of_ranks(axes, run)
         if ranks:
             axes.plot([], [], color=LIGHT, lw=1.2, label=f"each of {ranks} ranks" if ranks > 1 else "each step")
@@ -59,13 +60,12 @@ def loss(run):
         axes.plot(blocks(steps["step"]), blocks(mean), color=TRAIN, zorder=3,
                   label=f"training, mean over {window} steps" if window > 1 else "training")
         shown.append(mean)
-        by_step = True
     elif len(run.epochs):
-        draw_known(axes, run.epochs["epoch"], run.epochs["train_loss"], color=TRAIN, marker="o", ms=4, label="training")
+        draw_known(axes, last_steps(run) if by_step else run.epochs["epoch"], run.epochs["train_loss"], color=TRAIN, marker="o", ms=4,
+                   label="training")
         shown.append(run.epochs["train_loss"])
-        by_step = False
     else:
-        raise Nothing("No step and no epoch was recorded.")
+        raise Nothing("No step recorded a loss, and no epoch has ended." if by_step else "No step and no epoch was recorded.")
     x, y = validation_points(run, "loss")
     if not by_step and len(run.epochs):
         x, y = run.epochs["epoch"], run.epochs["validation_loss"]
@@ -168,6 +168,8 @@ def unit_of_weight(run):
 
 def throughput(run):
     steps = run.need_steps()
+    if not (steps["weight"] > 0).any():
+        raise Nothing("The steps of this run have no samples of their own, as with --secure-aggregation on; its epochs have.")
     known = np.isfinite(steps["ended_at_s"]) & (steps["weight"] > 0)
     if not known.any():
         raise Nothing("This run's file lacks the times at which steps ended: an older dtrain wrote it.")

@@ -73,7 +73,7 @@ def clients(run):
     sizes.bar(np.arange(len(rows)), rows["samples"], color=style.TRAIN)
     sizes.set(title="Training samples", xlabel="client")
     if len(rows) <= MOST_CLIENTS:
-        sizes.set_xticks(np.arange(len(rows)), names, rotation=90 if max(map(len, names)) > 3 else 0)
+        sizes.set_xticks(np.arange(len(rows)), list(map(style.plain, names)), rotation=90 if max(map(len, names)) > 3 else 0)
     if classes is not None:
         shares = classes / np.maximum(classes.sum(axis=1, keepdims=True), 1)
         image = axes[1].imshow(shares, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
@@ -104,9 +104,9 @@ def by_owner(runs):
     for axis, (column, title) in zip(np.atleast_1d(axes), scores):
         for number, (run, names, rows) in enumerate(found):
             places = np.array([order.index(name) for name in names])
-            axis.bar(places + width * (number - (len(found) - 1) / 2), rows[column], width, label=run.name,
+            axis.bar(places + width * (number - (len(found) - 1) / 2), rows[column], width, label=style.plain(run.name),
                      color=style.RUN_COLOURS[number % len(style.RUN_COLOURS)])
-        axis.set_xticks(np.arange(len(order)), order)
+        axis.set_xticks(np.arange(len(order)), list(map(style.plain, order)))
         axis.set(title=f"Test {title}")
     np.atleast_1d(axes)[0].legend(ncols=2)
     return figure
@@ -117,7 +117,7 @@ def by_rank(found):
     figure, axes = style.figure()
     for number, (run, _, rows) in enumerate(found):
         known = np.sort(rows["accuracy"][np.isfinite(rows["accuracy"])])
-        axes.plot(np.linspace(0, 1, len(known)), known, label=run.name, color=style.RUN_COLOURS[number % len(style.RUN_COLOURS)])
+        axes.plot(np.linspace(0, 1, len(known)), known, label=style.plain(run.name), color=style.RUN_COLOURS[number % len(style.RUN_COLOURS)])
     axes.set(title="Test accuracy", xlabel="share of the clients, from the worst", ylim=(None, 1))
     axes.legend()
     return figure

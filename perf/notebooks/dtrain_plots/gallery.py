@@ -40,7 +40,7 @@ OF_RUN = [
 OF_RUNS = [
     Picture("losses", "Losses", "By epoch, and by the time that it took.", comparison.losses),
     Picture("scaling", "Speed and scaling", "Dotted: the ideal, the speed per rank of the model's run with the fewest "
-            "ranks. More ranks than cores cannot keep it.", comparison.scaling),
+            "ranks. More ranks than cores cannot keep it. Where the number of ranks changed, the epochs since then count.", comparison.scaling),
     Picture("phase_shares", "Where time went, by run", "Warm colours are waiting.", comparison.phase_shares),
 ]
 

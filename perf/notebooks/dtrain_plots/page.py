@@ -73,7 +73,7 @@ def tiles(run):
     found = []
     if len(run.epochs):
         last = run.epochs[-1]
-        found.append((f"{last['epoch']:,}", "epochs"))
+        found.append((f"{last['epoch']:,}", f"{run.period}s"))
         found.append((number(last["train_loss"]), "training loss"))
         best = run.epochs["validation_loss"]
         if np.isfinite(best).any():
@@ -158,7 +158,8 @@ def of_runs(runs):
     links, parts = section(gallery.OF_RUNS, runs, "")
     differ = differing_options(runs)
     body = [f"<h1>{len(runs)} runs</h1>"]
-    body.append(table(("run", "status", "model", "ranks", "epochs", "samples/s", "best validation loss", "test loss"),
+    periods = " or ".join(sorted({f"{run.period}s" for run in runs}))
+    body.append(table(("run", "status", "model", "ranks", periods, "samples/s", "best validation loss", "test loss"),
                       [overview(run) for run in runs], (3, 4, 5, 6, 7)))
     body.append("<h2>Options that differ</h2>")
     if differ:

@@ -1,6 +1,7 @@
 """A run as it lies in its folder: results.h5, and of a run that has not ended the files of its ranks."""
 
 import re
+import time
 import tomllib
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,8 @@ SAME_EVENT_S = 5.0  # ranks that record one event record it within this time
 
 
 ALWAYS_READ = 16 << 20  # bytes of a table
+STATUSES = ("running", "completed", "preempted", "failed", "incomplete")
+SILENCE_S = 60.0  # after which a run is not alive any more: its processes touch their files every second
 
 
 class Nothing(Exception):
@@ -223,13 +226,33 @@ def read_ranks(run, file):
             run.unreadable.append(f"rank {name}: {error}")
 
 
+def touched_at(path):
+    """Seconds; long ago where there is no such file."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def status_of(folder, written):
+    """The status that results.h5 says; of one that it calls running what the folder shows, since a kill leaves it so."""
+    if written != "running":
+        return written
+    state = folder / "state"
+    lines = state.read_text(errors="replace").splitlines() if state.is_file() else []
+    if lines and lines[0] in STATUSES and lines[0] != "running":
+        return lines[0]
+    files = [folder / "results.h5", folder / "alive", *(folder / "ranks").glob("rank-*.h5")]
+    return "running" if time.time() - max(map(touched_at, files)) < SILENCE_S else "incomplete"
+
+
 def read(folder, status=None):
     """The Run in `folder`, also while it trains. `status`: what is known of it, where that is more than its file says."""
     folder = Path(folder)
     with h5py.File(folder / "results.h5", "r", locking=False) as file:
         about = {name: value if isinstance(value, (int, np.integer)) else text(value)
                  for name, value in file.attrs.items()}
-        run = Run(folder, about, status or about["status"], rows_of(file["epochs"]),
+        run = Run(folder, about, status or status_of(folder, about["status"]), rows_of(file["epochs"]),
                   rows_of(file["validations"]) if "validations" in file else None, rows_of(file["test"]), rows_of(file["topology"]))
         read_ranks(run, file)
     return run

@@ -37,6 +37,13 @@ def figure(columns=1, rows=1, width=10.0, height=3.6, **how):
     return new, axes[0] if len(axes) == 1 else axes
 
 
+def plain(name):
+    """A name of the user's as a label: matplotlib reads `$` as the start of a formula, and leaves labels with `_` in front out
+    of a legend."""
+    name = name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name
+
+
 def whole_numbers(axis):
     axis.set_major_locator(MaxNLocator(integer=True))
 

@@ -3,7 +3,7 @@
 # die one after another. SEED: a number, or `drawn`. Exit code 77: skipped.
 set -uo pipefail
 program=$1 seconds=$2 seed=$3 deaths=${4:-}
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 [[ $seed != drawn ]] || seed=$(date +%s)
 
 run() {  # RANKS MPIRUN_FLAGS ARGUMENTS...

@@ -3,7 +3,7 @@
 # (three on a loaded machine) and end by itself. Exit code 77 (skip) where this MPI has no ULFM.
 set -uo pipefail
 program=$1 ranks=$2 where=$3 nodes=$4
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 if ! "${DTRAIN_MPIRUN:-mpirun}" --version 2>/dev/null | grep -q 'Open MPI) 5\|prterun'; then
   echo "this MPI has no ULFM: skipped"
   exit 77

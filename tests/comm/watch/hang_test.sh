@@ -2,7 +2,7 @@
 # hang_test.sh WHAT NODES PATTERN PROGRAM: the last of four ranks does not come; some rank must say of it what PATTERN says.
 set -uo pipefail
 what=$1 nodes=$2 pattern=$3 program=$4
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 output=$(timeout 50 "$here/../../support/mpirun.sh" 4 "$program" "$what" "$nodes" 2>&1)
 status=$?
 echo "$output"

@@ -119,7 +119,9 @@ TEST(RunInPartsTest, ARunThatTooFewSurvivorsCannotGoOnWithHasFailed) {
   FakeRanks ranks(2);
   const Error refusal("there is no other rank", {.code = ExitCode::usage});
   ScriptedRun run(ranks, {loses(ranks, {1}), fails(refusal)});
-  EXPECT_EQ(code_of([&] { run(on_mesh("data=2")); }, "there is no other rank"), ExitCode::usage);
+  EXPECT_EQ(code_of([&] { run(on_mesh("data=2")); },
+                    "the ranks that are left cannot go on: there is no other rank"),
+            ExitCode::lost_rank);
   EXPECT_THAT(run.failed, ElementsAre("settled"));
 }
 

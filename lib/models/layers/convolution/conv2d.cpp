@@ -20,17 +20,10 @@
 #include "models/slicing/tensor_group.hpp"
 
 namespace dtrain::models {
-namespace {
-
-/// Whether LibTorch 2.11 would write outside its memory: on CPUs the backward of a bf16 convolution with
-/// kernel 1 and stride 2 does with few channels, an odd number of samples and several threads, and ends with
-/// exit code 134. perf/results/random/README.md has the lines that show it.
-bool strays(const at::Tensor& input, const Conv2d::Geometry& geometry) {
-  if (geometry.kernel != 1 || geometry.stride == 1 || geometry.padding != 0 || !input.is_cpu()) return false;
-  return at::isReducedFloatingType(input.scalar_type()) || at::autocast::is_autocast_enabled(at::kCPU);
+bool strided_kernel_strays(const at::Tensor& input) {
+  return input.is_cpu() &&
+         (at::isReducedFloatingType(input.scalar_type()) || at::autocast::is_autocast_enabled(at::kCPU));
 }
-
-}  // namespace
 
 Conv2d::Conv2d(const std::string& name, const Geometry& geometry, const Style& style)
     : Layer(name), geometry_(geometry), images_(style.images) {
@@ -169,11 +162,13 @@ at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
   if (fits_winograd(input, weight.value, geometry)) return winograd_conv(input, weight, bias);
   if (fits_patch_conv(input, weight.value)) return patch_conv(input, weight, bias, geometry);
   if (fits_half_patch_conv(input, weight.value)) return half_patch_conv(input, weight, bias, geometry);
-  if (bias != nullptr && !strays(input, geometry) && takes_product_gradients(input, weight))
+  const bool strays =
+      geometry.kernel == 1 && geometry.stride > 1 && geometry.padding == 0 && strided_kernel_strays(input);
+  if (bias != nullptr && !strays && takes_product_gradients(input, weight))
     return fused_conv(input, weight, *bias, geometry);
   const at::Tensor factor = product_weight(weight.value, weight);
   const auto biases = bias != nullptr ? std::optional(bias->value) : std::nullopt;
-  if (strays(input, geometry)) {  // a kernel of one pixel sees each stride-th: it is given those alone
+  if (strays) {  // a kernel of one pixel sees each stride-th: it is given those alone
     const at::Tensor seen =
         input.slice(2, 0, std::nullopt, geometry.stride).slice(3, 0, std::nullopt, geometry.stride);
     return at::conv2d(seen, factor, biases);

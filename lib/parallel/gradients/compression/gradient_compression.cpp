@@ -36,7 +36,7 @@ class RoundedGradients final : public GradientCompression {
     for (const Range& bucket : buckets)
       encodings_.emplace_back(type_, seed_, static_cast<std::uint64_t>(bucket.begin));
   }
-  void begin_step(std::int64_t number) override {
+  void begin_step(std::int64_t number, std::int64_t /*samples*/) override {
     for (auto& encoding : encodings_) encoding.begin_step(number);
   }
   comm::Encoding& of(std::size_t bucket) override { return encodings_.at(bucket); }

@@ -41,8 +41,9 @@ class GradientCompression {
   /// it; borrowed.
   virtual void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                        comm::Group& group) = 0;
-  /// Before the first bucket of step `number` leaves. May be collective over the group.
-  virtual void begin_step(std::int64_t number) = 0;
+  /// Before the first bucket of step `number` leaves, which sums the gradients of `samples` samples of all
+  /// ranks. May be collective over the group.
+  virtual void begin_step(std::int64_t number, std::int64_t samples) = 0;
   virtual comm::Encoding& of(std::size_t bucket) = 0;
   /// What it has decided since the last call, as a sentence for the user; empty: nothing.
   virtual std::string news() { return {}; }

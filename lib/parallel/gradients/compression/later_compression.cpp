@@ -6,11 +6,11 @@
 
 namespace dtrain::parallel {
 
-void LaterCompression::begin_step(std::int64_t number) {
+void LaterCompression::begin_step(std::int64_t number, std::int64_t samples) {
   begun_ = number > steps_;
   if (number == steps_ + 1)
     news_ = fmt::format("between nodes, from step {} on; the steps before it travelled in all bits", number);
-  if (begun_) later_->begin_step(number);
+  if (begun_) later_->begin_step(number, samples);
 }
 
 std::string LaterCompression::news() {

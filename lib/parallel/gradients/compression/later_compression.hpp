@@ -35,7 +35,7 @@ class LaterCompression final : public GradientCompression {
                comm::Group& group) override {
     later_->lay_out(parameters, buckets, group);
   }
-  void begin_step(std::int64_t number) override;
+  void begin_step(std::int64_t number, std::int64_t samples) override;
   comm::Encoding& of(std::size_t bucket) override { return begun_ ? later_->of(bucket) : plain_; }
   std::string news() override;
   std::vector<StateTensor> state() const override { return later_->state(); }

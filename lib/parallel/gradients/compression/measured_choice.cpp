@@ -104,7 +104,7 @@ void MeasuredGradients::lay_out(const FlatParameters& /*parameters*/, const std:
   forms_.assign(buckets.size(), 0);
 }
 
-void MeasuredGradients::begin_step(std::int64_t number) {
+void MeasuredGradients::begin_step(std::int64_t number, std::int64_t /*samples*/) {
   const std::size_t at = steps_++ % kPeriod;
   if (at > 1 && at <= kPlainSteps) keep_times();
   if (at == 0) forms_.assign(forms_.size(), 0);

@@ -104,7 +104,7 @@ class MeasuredGradients final : public GradientCompression {
   void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                comm::Group& group) override;
   /// Collective over the group.
-  void begin_step(std::int64_t number) override;
+  void begin_step(std::int64_t number, std::int64_t samples) override;
   comm::Encoding& of(std::size_t bucket) override { return encodings_.at(bucket); }
   std::string news() override { return std::exchange(news_, {}); }
 

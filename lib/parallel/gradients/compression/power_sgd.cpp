@@ -19,8 +19,8 @@ constexpr std::size_t kLeastGain = 2;
 class PowerSgdSum final : public comm::MessageRounds {
  public:
   PowerSgdSum(std::span<float> values, const std::vector<LowRankMatrix>& matrices,
-              const std::vector<Range>& plain, int node, int nodes)
-      : values_(values), matrices_(matrices), plain_(plain), node_(node), nodes_(nodes) {}
+              const std::vector<Range>& plain, float samples, int node, int nodes)
+      : values_(values), matrices_(matrices), plain_(plain), samples_(samples), node_(node), nodes_(nodes) {}
 
   std::optional<Round> next() override {
     while (true) {
@@ -52,9 +52,9 @@ class PowerSgdSum final : public comm::MessageRounds {
       left_.insert(left_.end(), values_.begin() + range.begin, values_.begin() + range.end);
     plain_count_ = left_.size();
     for (const auto& matrix : matrices_) {
-      float* const whole = matrix.error;  // and with the gradient that is added: G
+      float* const whole = matrix.error;  // and with the gradient that is added: G of one sample
       const float* const gradient = values_.data() + matrix.begin;
-      for (std::size_t i = 0; i < matrix.count(); ++i) whole[i] += gradient[i];
+      for (std::size_t i = 0; i < matrix.count(); ++i) whole[i] += gradient[i] / samples_;
       const std::size_t place = left_.size();
       left_.resize(place + matrix.size.rows * matrix.size.rank);
       kernels::multiply_by_few(left_.data() + place, whole, matrix.factor, matrix.size);
@@ -89,7 +89,7 @@ class PowerSgdSum final : public comm::MessageRounds {
     for (const auto& matrix : matrices_) {
       float* const gradient = values_.data() + matrix.begin;
       std::fill_n(gradient, matrix.count(), 0.0F);
-      kernels::add_low_rank(gradient, left, right, 1, matrix.size);
+      kernels::add_low_rank(gradient, left, right, samples_, matrix.size);
       std::copy_n(right, matrix.size.rank * matrix.size.columns, matrix.factor);
       left += matrix.size.rows * matrix.size.rank;
       right += matrix.size.rank * matrix.size.columns;
@@ -99,6 +99,7 @@ class PowerSgdSum final : public comm::MessageRounds {
   std::span<float> values_;
   const std::vector<LowRankMatrix>& matrices_;
   const std::vector<Range>& plain_;
+  float samples_;
   int node_;
   int nodes_;
   int part_ = 0;
@@ -132,7 +133,7 @@ std::size_t PowerSgdEncoding::bytes(std::size_t /*count*/) const {
 
 std::unique_ptr<comm::MessageRounds> PowerSgdEncoding::begin(std::span<float> values, std::size_t /*first*/,
                                                              int node, int nodes) {
-  return std::make_unique<PowerSgdSum>(values, matrices_, plain_, node, nodes);
+  return std::make_unique<PowerSgdSum>(values, matrices_, plain_, samples_, node, nodes);
 }
 
 void PowerSgdGradients::lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
@@ -148,7 +149,7 @@ void PowerSgdGradients::lay_out(const FlatParameters& parameters, const std::vec
       if (matrix.size.rank > 0) matrices.push_back(matrix);
       if (matrix.size.rank == 0) plain.push_back({begin, begin + entry.count});
     }
-    encodings_.emplace_back(std::move(matrices), std::move(plain));
+    encodings_.emplace_back(std::move(matrices), std::move(plain), samples());
   }
 }
 
@@ -170,7 +171,7 @@ LowRankMatrix PowerSgdGradients::matrix_of(const FlatParameters::Entry& entry, c
   for (std::int64_t i = 0; i < factor.numel(); ++i)
     matrix.factor[i] = kernels::to_unit(kernels::philox_block(key, static_cast<std::uint64_t>(i))[0]) - 0.5F;
   matrix.error = error_at(entry.offset);
-  save_error("powersgd_error", entry);
+  save_error("powersgd_residual", entry);
   // The same on all nodes: the first copy saves it for all.
   save({.group = fmt::format("{}powersgd_rank_{}", StateTensor::kOptimizer, rank_),
         .name = parameter.name,

@@ -19,7 +19,8 @@ namespace dtrain::parallel {
 struct LowRankMatrix {
   std::size_t begin = 0;  ///< In the bucket.
   kernels::LowRankSize size;
-  float* error = nullptr;    ///< [rows, columns]: what this node has not sent yet. Null where none is kept.
+  float* error =
+      nullptr;  ///< [rows, columns]: what this node has not sent yet of a sample. Null where none is kept.
   float* factor = nullptr;   ///< [rank, columns]: the right one, from step to step; the same on all nodes.
   std::uint32_t number = 0;  ///< Among all.
 
@@ -38,8 +39,9 @@ kernels::LowRankSize low_rank_size(std::size_t rows, std::size_t values, int ran
 class PowerSgdEncoding final : public comm::Encoding {
  public:
   /// `plain`: elements of the bucket that travel as they are.
-  PowerSgdEncoding(std::vector<LowRankMatrix> matrices, std::vector<Range> plain)
-      : matrices_(std::move(matrices)), plain_(std::move(plain)) {}
+  /// `samples`: of the step that begins, whose gradients the bucket sums.
+  PowerSgdEncoding(std::vector<LowRankMatrix> matrices, std::vector<Range> plain, const float& samples)
+      : matrices_(std::move(matrices)), plain_(std::move(plain)), samples_(samples) {}
 
   std::uint16_t id() const override { return 100; }
   bool takes_whole_buffers() const override { return true; }
@@ -50,6 +52,7 @@ class PowerSgdEncoding final : public comm::Encoding {
  private:
   std::vector<LowRankMatrix> matrices_;
   std::vector<Range> plain_;
+  const float& samples_;
 };
 
 /// PowerSGD of all buckets, with its state.

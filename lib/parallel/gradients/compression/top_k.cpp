@@ -53,8 +53,9 @@ Threshold threshold_of(std::span<const float> values, std::size_t count) {
 
 class TopKSum final : public comm::MessageRounds {
  public:
-  TopKSum(std::span<float> values, std::span<float> error, std::size_t sent, int node, int nodes)
-      : values_(values), error_(error), sent_(sent), node_(node), nodes_(nodes) {}
+  TopKSum(std::span<float> values, std::span<float> error, float samples, std::size_t sent, int node,
+          int nodes)
+      : values_(values), error_(error), samples_(samples), sent_(sent), node_(node), nodes_(nodes) {}
 
   std::optional<Round> next() override {
     if (!messages_.empty()) {
@@ -75,7 +76,7 @@ class TopKSum final : public comm::MessageRounds {
  private:
   /// What is chosen is sent, and no error any more.
   void choose(std::span<std::byte> message) {
-    for (std::size_t i = 0; i < values_.size(); ++i) error_[i] += values_[i];
+    for (std::size_t i = 0; i < values_.size(); ++i) error_[i] += values_[i] / samples_;
     std::size_t at = 0;
     for (const auto place : largest_places(error_, sent_)) {
       const Sent one{place, std::exchange(error_[place], 0.0F)};
@@ -93,13 +94,14 @@ class TopKSum final : public comm::MessageRounds {
         std::memcpy(&one, bytes.data() + at, sizeof one);
         require(one.place < values_.size(), "names a value that is not there",
                 {.subject = "a message of gradients"});
-        values_[one.place] += one.value;
+        values_[one.place] += one.value * samples_;
       }
     }
   }
 
   std::span<float> values_;
   std::span<float> error_;
+  float samples_;
   std::size_t sent_;
   int node_;
   int nodes_;
@@ -134,17 +136,17 @@ std::unique_ptr<comm::MessageRounds> TopKEncoding::begin(std::span<float> values
                                                          int nodes) {
   require(first == 0 && error_ != nullptr && values.size() <= std::numeric_limits<std::uint32_t>::max(),
           "cannot be chosen from", {.subject = "a bucket of gradients"});
-  return std::make_unique<TopKSum>(values, std::span(error_, values.size()), sent_of(values.size()), node,
-                                   nodes);
+  return std::make_unique<TopKSum>(values, std::span(error_, values.size()), samples_, sent_of(values.size()),
+                                   node, nodes);
 }
 
 void TopKGradients::lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                             comm::Group& group) {
   begin_errors(parameters, group);
   for (const Range& bucket : buckets) {
-    encodings_.emplace_back(share_, error_at(bucket.begin));
+    encodings_.emplace_back(share_, error_at(bucket.begin), samples());
     for (const auto& entry : parameters.entries()) {
-      if (entry.offset >= bucket.begin && entry.offset < bucket.end) save_error("topk_error", entry);
+      if (entry.offset >= bucket.begin && entry.offset < bucket.end) save_error("topk_residual", entry);
     }
   }
 }

@@ -24,8 +24,10 @@ std::vector<std::uint32_t> largest_places(std::span<const float> values, std::si
 class TopKEncoding final : public comm::Encoding {
  public:
   /// `share`: of the values, in (0, 1); at least one travels. `error`: of the bucket, as long as it; null
-  /// where this rank does not carry for its node.
-  TopKEncoding(double share, float* error) : share_(share), error_(error) {}
+  /// where this rank does not carry for its node. `samples`: of the step that begins, whose gradients the
+  /// bucket sums.
+  TopKEncoding(double share, float* error, const float& samples)
+      : share_(share), error_(error), samples_(samples) {}
 
   std::uint16_t id() const override { return 101; }
   bool takes_whole_buffers() const override { return true; }
@@ -39,6 +41,7 @@ class TopKEncoding final : public comm::Encoding {
  private:
   double share_;
   float* error_;
+  const float& samples_;
 };
 
 /// The largest values of all buckets, with what is kept.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace dtrain::parallel {
 
 /// Models that clients have of their own, beside the agreed one: clients that train alone.
@@ -10,9 +12,10 @@ class ClientModels {
   ClientModels(const ClientModels&) = delete;
   ClientModels& operator=(const ClientModels&) = delete;
 
-  /// The model gets the weights and buffers that a client has come to by its last round; the agreed ones are
-  /// not there any more. Not collective, but all ranks make the same calls. Throws Error (exit code 4).
-  virtual void show(int client) = 0;
+  /// The model gets the weights and buffers that a client has come to by its last round, of those up to
+  /// `round`; the agreed ones are not there any more. Not collective, but all ranks make the same calls.
+  /// Throws Error (exit code 4).
+  virtual void show(int client, std::int64_t round) = 0;
 };
 
 }  // namespace dtrain::parallel

@@ -51,6 +51,6 @@ void OwnModels::end_client(int client, std::int64_t round) {
   states_.store(client, round, packed_, states_.oldest_kept());
 }
 
-void OwnModels::show(int client) { begin_client(client, std::numeric_limits<std::int64_t>::max()); }
+void OwnModels::show(int client, std::int64_t round) { begin_client(client, round + 1); }
 
 }  // namespace dtrain::parallel

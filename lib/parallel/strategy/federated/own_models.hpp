@@ -30,7 +30,7 @@ class OwnModels final : public ClientKeeping, public ClientModels {
   void end_client(int client, std::int64_t round) override;
 
   ClientModels* models() override { return this; }
-  void show(int client) override;
+  void show(int client, std::int64_t round) override;
 
  private:
   StrategyParts parts_;

@@ -27,7 +27,7 @@ class LaterCompressionTest : public testing::Test {
 
 TEST_F(LaterCompressionTest, TheFirstStepsOfTheTrainingTravelAsTheyAre) {
   for (std::int64_t number = 1; number <= 6; ++number) {
-    gradients_->begin_step(number);
+    gradients_->begin_step(number, 1);
     auto& encoding = gradients_->of(1);
     EXPECT_EQ(encoding.encodes(), number > 3);
     EXPECT_EQ(encoding.takes_whole_buffers(), number > 3);
@@ -39,7 +39,7 @@ TEST_F(LaterCompressionTest, TheFirstStepsOfTheTrainingTravelAsTheyAre) {
 }
 
 TEST_F(LaterCompressionTest, ARunThatGoesOnDoesNotBeginAnew) {
-  gradients_->begin_step(4711);
+  gradients_->begin_step(4711, 1);
   EXPECT_TRUE(gradients_->of(0).encodes());
   EXPECT_EQ(gradients_->news(), "");
 }

@@ -87,7 +87,7 @@ class Training {
 
   void step() {
     const int sums = group.sums;
-    gradients_.begin_step(++number_);
+    gradients_.begin_step(++number_, 1);
     if (group.sums > sums) taken_s += machine_.message_s(group.bytes);
     const double begun = now_;
     std::vector<double> crossing;

@@ -42,7 +42,7 @@ class Nodes {
       const LowRankMatrix matrix{
           .size = {kRows, kColumns, rank}, .error = errors[node].data(), .factor = factors[node].data()};
       encodings_.emplace_back(std::vector<LowRankMatrix>{matrix},
-                              std::vector<Range>{{kRows * kColumns, kCount}});
+                              std::vector<Range>{{kRows * kColumns, kCount}}, samples);
     }
   }
 
@@ -59,6 +59,7 @@ class Nodes {
   PowerSgdEncoding& encoding() { return encodings_.front(); }
 
   Values errors;
+  float samples = 1;  // of a step
   Values factors;
 
  private:
@@ -122,6 +123,28 @@ TEST(PowerSgdTest, WhatIsNotSentYetIsInTheErrors) {
       for (std::size_t i = 0; i < sent.size(); ++i)
         ASSERT_NEAR(sent[i] + nodes.error(i), given[i], 1e-3) << "step " << step;
     }
+  }
+}
+
+TEST(PowerSgdTest, WhatAStepLeavesOutIsNoLargerInAStepOfFewerSamples) {
+  Nodes nodes(2, 1);
+  std::vector<double> given(kRows * kColumns, 0);  // of one sample
+  std::vector<double> sent(kRows * kColumns, 0);
+  for (unsigned step = 1; step <= 6; ++step) {
+    nodes.samples = step % 3 == 0 ? 1 : 64;
+    auto values = random_gradients(2, step);
+    for (auto& of_node : values) {
+      for (auto& value : of_node) value *= nodes.samples;
+      for (std::size_t i = 0; i < given.size(); ++i) given[i] += of_node[i] / nodes.samples;
+    }
+    const auto plain = values;
+    nodes.sum(values);
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      sent[i] += values[0][i] / nodes.samples;
+      ASSERT_NEAR(sent[i] + nodes.error(i), given[i], 1e-3) << "step " << step;
+    }
+    for (std::size_t i = kRows * kColumns; i < kCount; ++i)
+      ASSERT_NEAR(values[0][i], plain[0][i] + plain[1][i], 1e-3);
   }
 }
 
@@ -200,7 +223,7 @@ TEST(PowerSgdTest, OfAModelTheFirstRankOfANodeHasTheErrors) {
       EXPECT_TRUE(tensor.is_of_optimizer());
       EXPECT_FALSE(tensor.anew.empty());
       ASSERT_TRUE(tensor.owner.copy);
-      const bool is_error = tensor.group == "optimizer/powersgd_error";
+      const bool is_error = tensor.group == "optimizer/powersgd_residual";
       (is_error ? errors : factors) += 1;
       EXPECT_EQ(tensor.owner.copy->adds_up, is_error);
       EXPECT_EQ(tensor.owner.copy->count, is_error ? 3 : 1);

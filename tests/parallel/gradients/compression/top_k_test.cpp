@@ -60,7 +60,7 @@ TEST(LargestPlacesTest, OfEqualOnesTheFirstAreTaken) {
 class Nodes {
  public:
   Nodes(std::size_t nodes, std::size_t count, double share) : errors(nodes, std::vector<float>(count, 0.0F)) {
-    for (auto& error : errors) encodings_.emplace_back(share, error.data());
+    for (auto& error : errors) encodings_.emplace_back(share, error.data(), samples);
   }
   std::vector<std::size_t> sum(Values& values) {
     std::vector<comm::Encoding*> all;
@@ -69,6 +69,7 @@ class Nodes {
   }
   const TopKEncoding& encoding() const { return encodings_.front(); }
   Values errors;
+  float samples = 1;  // of a step
 
  private:
   std::deque<TopKEncoding> encodings_;
@@ -114,6 +115,20 @@ TEST(TopKTest, TheLargestOfEachNodeTravel) {
   EXPECT_THAT(values[0], ElementsAre(1, 0, 2, 0));
 }
 
+TEST(TopKTest, WhatAStepLeavesOutIsNoLargerInAStepOfFewerSamples) {
+  Nodes nodes(2, 2, 0.5);
+  nodes.samples = 64;
+  Values values = {{128, 32}, {64, 64}};  // sums over the step's samples
+  nodes.sum(values);
+  EXPECT_THAT(values[0], ElementsAre(192, 0));
+  EXPECT_THAT(nodes.errors[0], ElementsAre(0, 0.5F)) << "of one sample";
+  EXPECT_THAT(nodes.errors[1], ElementsAre(0, 1));
+  nodes.samples = 2;
+  values.assign(2, {0, 1});
+  nodes.sum(values);
+  EXPECT_THAT(values[0], ElementsAre(0, 2 + 2 * 1.5F));
+}
+
 TEST(TopKTest, ANodeSendsEightBytesOfEachToEachOther) {
   for (const std::size_t count : {2U, 4U}) {
     Nodes nodes(count, 1000, 0.013);
@@ -121,8 +136,9 @@ TEST(TopKTest, ANodeSendsEightBytesOfEachToEachOther) {
     EXPECT_EQ(nodes.encoding().bytes(1000), 8U * 13);
     for (const auto sent : nodes.sum(values)) EXPECT_EQ(sent, 8 * 13 * (count - 1));
   }
-  EXPECT_EQ(TopKEncoding(0.001, nullptr).sent_of(10), 1U) << "at least one";
-  EXPECT_EQ(TopKEncoding(0.001, nullptr).sent_of(0), 0U);
+  const float samples = 1;
+  EXPECT_EQ(TopKEncoding(0.001, nullptr, samples).sent_of(10), 1U) << "at least one";
+  EXPECT_EQ(TopKEncoding(0.001, nullptr, samples).sent_of(0), 0U);
 }
 
 TEST(TopKTest, WhatIsNotFiniteIsSeenByAllNodes) {

@@ -343,7 +343,7 @@ TEST(FedAvgTest, ClientsThatTrainAloneGoOnFromTheirOwnModels) {
   }
   ASSERT_NE(strategy.client_models(), nullptr);
   for (std::size_t k = 0; k < kClients.size(); ++k) {
-    strategy.client_models()->show(static_cast<int>(k));
+    strategy.client_models()->show(static_cast<int>(k), std::numeric_limits<std::int32_t>::max());
     EXPECT_LT(distance(job.weights(), alone[k]), kRounding) << k;
   }
 }
