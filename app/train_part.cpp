@@ -123,9 +123,13 @@ std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& conf
     throw usage_error("nothing is named", "--resume", "use auto, none or a checkpoint's folder");
   const bool is_path = resume != "auto" && resume != "none";
   const bool from_start = !goes_on || config.output.overwrite;  // what lies there is not this run's
-  if (from_start && is_path) return state::resume_point(resume, world);
-  if (config.output.overwrite || (!goes_on && resume == "none")) return std::nullopt;
   const RunFolder folder(train::run_folder(config));
+  bool again = false;
+  if (is_path && !config.output.overwrite)
+    on_first_rank(world, [&] { again = folder.was_begun_from(resume); });
+  again = world.max(static_cast<std::int64_t>(again)) == 1;
+  if (from_start && is_path && !again) return state::resume_point(resume, world);
+  if (config.output.overwrite || (!goes_on && resume == "none")) return std::nullopt;
   bool can_go_on = false;
   on_first_rank(world, [&] { can_go_on = goes_on ? folder.has_checkpoints() : folder.can_go_on(config); });
   if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)

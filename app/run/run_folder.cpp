@@ -18,6 +18,7 @@
 #include "core/regular_file.hpp"
 #include "core/wait_until.hpp"
 #include "h5/library.hpp"
+#include "options/toml_file.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
 #include "record/run_reader.hpp"
@@ -158,6 +159,19 @@ bool RunFolder::can_go_on(const train::RunConfig& config) const {
 }
 
 bool RunFolder::has_checkpoints() const { return !checkpoint::list(path_ / "checkpoints").empty(); }
+
+bool RunFolder::was_begun_from(const std::string& path) const {
+  const auto state = record::read_state(path_.string());
+  if (!state || state == record::Status::completed || !has_checkpoints()) return false;
+  try {
+    const auto options = read_toml((path_ / "config.toml").string());
+    return std::ranges::any_of(options, [&](const FileEntry& entry) {
+      return entry.key == "resume" && entry.values == std::vector{path};
+    });
+  } catch (const Error&) {  // it has been changed, or is not there
+    return false;
+  }
+}
 
 bool RunFolder::is_of_run() const { return is_run_folder(path_); }
 

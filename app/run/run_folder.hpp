@@ -31,6 +31,10 @@ class RunFolder {
 
   bool has_checkpoints() const;
 
+  /// Whether an unfinished run has checkpoints there that was itself begun with `--resume` and this `path`:
+  /// the same command has been given again.
+  bool was_begun_from(const std::string& path) const;
+
   /// Whether a run has left something there: a state or results.
   bool is_of_run() const;
 

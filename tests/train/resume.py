@@ -326,6 +326,19 @@ def writes_the_best_when_it_happens(binary, folder):
     assert (checkpoints / "best/manifest.json").exists()
 
 
+def a_run_from_another_goes_on_by_the_same_command(binary, folder):
+    """A job that was begun with --resume PATH and came back to the queue goes on with its own checkpoints."""
+    common = ["--model", "mlp", "--threads", 1, "--micro-batches", 2, "--checkpoint-every", "5steps", "--keep", 9, "--quiet"]
+    run(binary, 1, *common, "--limit-steps", 4, "--name", "source", cwd=folder)
+    longer = [*common, "--limit-steps", 20, "--resume", "runs/source"]
+    run(binary, 1, *longer, "--name", "unbroken", cwd=folder)
+    failed = run(binary, 1, *longer, "--name", "requeued", "--inject", "fail:rank=0,step=13", cwd=folder, check=False)
+    assert failed.returncode != 0 and (folder / "runs/requeued/checkpoints/step-00000010").is_dir(), failed.stderr
+    shutil.rmtree(folder / "runs/source")
+    run(binary, 1, *longer, "--name", "requeued", cwd=folder)
+    assert not bits(*(last(folder / "runs" / name, 20) for name in ("unbroken", "requeued")))
+
+
 def later_checkpoints_clear_a_failure(binary, folder):
     """Room comes back: the run can be resumed, so that it has not failed."""
     command = ["bash", "-c", 'trap "" XFSZ; exec "$@"', "bash", str(binary), "--model", "mlp", "--optimizer", "adam", "--threads", "1",
@@ -387,6 +400,7 @@ def main():
         survives_a_full_disk(binary, folder)
         survives_a_small_disk(binary, folder)
         writes_the_best_when_it_happens(binary, folder)
+        a_run_from_another_goes_on_by_the_same_command(binary, folder)
         later_checkpoints_clear_a_failure(binary, folder)
         waits_for_a_slow_disk(binary, folder)
         needs_a_folder_that_all_see(binary, folder)
