@@ -133,8 +133,8 @@ class Model {
 
   /// SHA-256 of what is computed, for a model that was read from a file; empty for one that dtrain defines.
   virtual std::string program_hash() const { return {}; }
-  /// SHA-256 of the tensors that such a file has beside its state, as numbers written in `forward`; empty where
-  /// it has none.
+  /// SHA-256 of the tensors that such a file has beside its state, as numbers written in `forward`; empty
+  /// where it has none.
   virtual std::string constants_hash() const { return {}; }
   /// Writes that file without its weights, for a run folder; nothing where there is no file. Throws Error.
   virtual void save_program(const std::string& /*path*/) const {}

@@ -76,8 +76,9 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
     found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from, ExitCode::data)});
     return found;
   }
-  const auto columns = open_columns(
-      options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {.few_reads = true});
+  const auto columns =
+      open_columns(options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library,
+                   {.few_reads = true});
   const std::string inputs_name = options.from.string() + ":" + options.inputs;
   require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
   Originals found = from_arrays(columns[0], columns[1], inputs_name,

@@ -4,6 +4,8 @@
 
 #include "core/error.hpp"
 #include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "h5/handle.hpp"
 #include "h5/library.hpp"
 
 namespace dtrain::data {
@@ -13,18 +15,23 @@ constexpr std::size_t kBytesAtOnce = std::size_t{4} << 20;  // the recorder wait
 
 }  // namespace
 
+struct LibraryColumn::Open {
+  Open(const std::string& name, const std::string& array)
+      : file(h5::open_file(name, h5::Access::read)), dataset(h5::open_dataset(file.id(), array)) {}
+  h5::File file;
+  h5::Dataset dataset;  // closed first
+};
+
 LibraryColumn::LibraryColumn(const std::filesystem::path& file, std::string array, ElementType type,
                              std::vector<std::int64_t> row_shape, std::int64_t rows, h5::Library& library)
     : Column(type, std::move(row_shape), rows),
       library_(library),
       name_(file.string() + ":" + array),
-      file_(h5::open_file(file.string(), h5::Access::read)),
-      dataset_(h5::open_dataset(file_.id(), array)) {}
+      open_(std::make_unique<Open>(file.string(), array)) {}
 
 LibraryColumn::~LibraryColumn() {
   const auto lock = library_.lock();
-  dataset_ = {};
-  file_ = {};
+  open_.reset();
 }
 
 void LibraryColumn::read(std::int64_t first, std::int64_t count, std::byte* out) const {
@@ -38,7 +45,7 @@ void LibraryColumn::read(std::int64_t first, std::int64_t count, std::byte* out)
     extent[0] = static_cast<std::uint64_t>(std::min(burst, count - done));
     const auto lock = library_.lock();
     try {
-      h5::read_slab(dataset_, h5::native_type(type()), offset, extent,
+      h5::read_slab(open_->dataset, h5::native_type(type()), offset, extent,
                     out + static_cast<std::size_t>(done) * row_bytes());
     } catch (const Error& error) {
       throw data_error(error.problem(), name_, "take another copy of the file");

@@ -2,11 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "data/shards/column.hpp"
-#include "h5/file.hpp"
-#include "h5/handle.hpp"
 
 namespace dtrain::h5 {
 class Library;
@@ -32,8 +31,8 @@ class LibraryColumn final : public Column {
  private:
   h5::Library& library_;
   std::string name_;  ///< `FILE:ARRAY`
-  h5::File file_;
-  h5::Dataset dataset_;
+  struct Open;
+  std::unique_ptr<Open> open_;
 };
 
 }  // namespace dtrain::data
