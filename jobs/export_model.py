@@ -28,9 +28,11 @@ import warnings
 from pathlib import Path
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.printers import PythonPrinter
 
 LOSSES = ("cross_entropy", "mse", "mae", "model")
 GOLDEN_FILE = "dtrain_golden.json"
@@ -45,6 +47,16 @@ WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or to
            "autocast": "leave autocast out and use dtrain's --precision bf16",
            "cond": "compute both sides and choose with torch.where", "while_loop": "use a Python loop of fixed length",
            "scan": "use a Python loop of fixed length", "map": "use operators on the whole batch"}
+# Sizes for which a program must compute what its module does, where PyTorch took something else for true.
+BATCHES = (2, 3, 4, 5, 7, 8, 16, 31, 64, 100, 257, 1000)
+LENGTHS = (*range(2, 65), 65, 67, 97, 100, 127, 128, 129, 200, 255, 256, 257, 300, 400, 511, 512, 513, 700, 1000, 1023, 1024, 1025, 1500, 2000,
+           2048, 2049, 3000, 4096, 4097, 8193)
+LARGEST_SIZE = 8193
+MOST_SIZES = 32
+WITHOUT_LENGTH = "export without sequence_dim, here without --varying-length"
+# Operators that dtrain refuses, and what to write instead.
+SEES_MEMORY = ("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter", "_reshape_alias", "set_", "resize_", "resize_as_")
+TURNS_IN_PLACE = ("unsqueeze_", "squeeze_", "t_", "transpose_", "swapaxes_", "swapdims_")
 
 
 class NotExportable(ValueError):
@@ -61,7 +73,8 @@ def export_model(module, example_inputs, path, *, loss="cross_entropy", target=N
                     [N, H, W]), "mse" or "mae" (targets as the output), or "model": the last input is the targets, and
                     the output is the mean loss of the batch.
     target          targets of the golden batch; without them random ones of the right shape.
-    sequence_dim    the dim of the inputs that varies from batch to batch as well, such as 1 for texts [N, T].
+    sequence_dim    the dim of the inputs that varies from batch to batch as well, such as 1 for texts [N, T]. A module that
+                    computes something else for some lengths is refused.
     golden          False leaves the golden batch out.
     operators       namespaces of your own operators (torch.library), such as ("mine",): training needs --plugin with the
                     library that registers them.
@@ -76,17 +89,35 @@ def export_model(module, example_inputs, path, *, loss="cross_entropy", target=N
         raise NotExportable(f"the loss '{loss}' is none of {', '.join(LOSSES)}")
     with _training(module):
         program = _exported(module, inputs, sequence_dim)
+        if sequence_dim is not None:
+            _check_lengths_vary(module, program, sequence_dim)
         check_program(program, loss, operators)
         extra = {TRAINING_FILE: "1"}
         if golden:
             extra[GOLDEN_FILE] = json.dumps(golden_batch(module, inputs, loss, target))
+        _check_sizes(module, program, inputs, sequence_dim)
         if loss != "model":
             _warn_of_other_branches(module, inputs, sequence_dim, program)
     # The file appears at once and whole. The folder in the archive has the file's name, therefore another folder for it.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
-        torch.export.save(program, str(Path(folder, path.name)), extra_files=extra)
+        try:
+            torch.export.save(program, str(Path(folder, path.name)), extra_files=extra)
+        except OSError:
+            raise
+        except Exception as error:  # PyTorch exports some of what it cannot write
+            raise NotExportable(_why_not_written(module, program, error)) from error
         os.replace(Path(folder, path.name), path)
     return program
+
+
+def _why_not_written(module, program, error):
+    failed = re.search(r"Failed serializing node (\w+) in graph", str(error))
+    node = next((node for node in program.graph.nodes if failed and node.name == failed[1]), None)
+    if node is None or not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return (f"PyTorch cannot write the program of {type(module).__name__}{place_of(node) if node else ''}: "
+                f"{type(error).__name__}: {_first_line(str(error))}")
+    return (f"PyTorch cannot write {getattr(node.target, '__name__', node.target)} of a size{place_of(node)}: compute sizes with "
+            "+, -, * and // alone, such as (T + 1) // 2 in place of math.ceil(T / 2)")
 
 
 def _checked_inputs(example_inputs):
@@ -203,8 +234,9 @@ def _why_not(module, error, samples):
                 "unflatten(1, ...), in place of a number")
     if "Constraints violated" in text:
         limit = re.search(r"Not all values of (\w+) = .* satisfy the generated guard (.*)", text)
-        return (f"{name} does not take every batch" + (f" ({limit[2]})" if limit else f": {_first_line(text)}") +
-                ": no table and no size may depend on the number of samples")
+        limit = limit and _plain(re.sub(r"L\['\w+'\]\.size\(\)\[0\]", "batch", limit[2])).rstrip(". ")
+        return (f"{name} does not take every batch" + (f" ({limit})" if limit else f": {_first_line(text)}") +
+                ": no table, no size and no branch may depend on the number of samples")
     return f"PyTorch cannot export {name}{place}: {type(error).__name__}: {_first_line(text)}"
 
 
@@ -236,6 +268,231 @@ def place_of(node):
     return (f" in {path}" if path else "") + _user_frame(frames)
 
 
+# ---- batches and lengths other than the example's --------------------------------------------------------------------
+class _Guard:
+    """What PyTorch took for true of the sizes when it chose a path through the module, and where in the user's Python."""
+
+    def __init__(self, expression, place):
+        self.symbols, self.place = {symbol.name for symbol in expression.free_symbols}, place
+        self.text = PythonPrinter().doprint(expression)
+        self._code = compile(self.text, "guard", "eval")
+
+    def holds(self, sizes):
+        try:
+            return bool(eval(self._code, {"math": math, "torch": torch}, dict(sizes)))
+        except ArithmeticError:  # such as a remainder of 0
+            return False
+
+    def in_words(self, names):
+        return _plain(re.sub(r"\b[a-z]+\d+\b", lambda word: names.get(word[0], word[0]), self.text))
+
+
+def _plain(text):
+    """PyTorch's words for a condition on sizes as a user would write them."""
+    text = re.sub(r"torch\.sym_float\((\w+)\)", r"\1", text).replace("math.trunc(", "int(")
+    return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.6g}", text)
+
+
+def _shape_environment(program):
+    return next((node.meta["val"].fake_mode.shape_env for node in program.graph.nodes
+                 if node.op == "placeholder" and isinstance(node.meta.get("val"), FakeTensor)), None)
+
+
+def _place_of_guard(guard):
+    frame = getattr(getattr(guard, "sloc", None), "framework_loc", None)
+    return _user_frame([(frame.filename, frame.lineno)]) if hasattr(frame, "filename") else ""
+
+
+def _guards(program, known):
+    """All that PyTorch took for true of the sizes `known`, those with a line of the user's Python first."""
+    environment = _shape_environment(program)
+    found = {}
+    for guard in environment.guards if environment else ():
+        expression = environment.replace(guard.expr)
+        if {symbol.name for symbol in expression.free_symbols} <= known:
+            made = _Guard(expression, _place_of_guard(guard))
+            if made.text not in found or made.place and not found[made.text].place:
+                found[made.text] = made
+    for size, limits in program.range_constraints.items():
+        bounds = ([size <= limits.upper] if limits.upper < LARGEST_SIZE else []) + ([size >= limits.lower] if limits.lower > 2 else [])
+        for made in (_Guard(bound, "") for bound in bounds if {symbol.name for symbol in size.free_symbols} <= known):
+            found.setdefault(made.text, made)
+    return sorted(found.values(), key=lambda guard: not guard.place)
+
+
+def _is_fixed(size):
+    return isinstance(size, int) or size.node.expr.is_number
+
+
+def _check_lengths_vary(module, program, sequence_dim):
+    """Throws where PyTorch has fixed the length of all inputs, and warns where it has fixed that of some."""
+    fixed = [node for node in _user_inputs(program) if _is_fixed(node.meta["val"].shape[sequence_dim])]
+    if not fixed:
+        return
+    environment = _shape_environment(program)
+    constant = {symbol for symbol, value in environment.replacements.items() if value.is_number} if environment else set()
+    place = next(filter(None, (_place_of_guard(guard) for guard in (environment.guards if environment else ())
+                               if guard.expr.free_symbols & constant)), "")
+    lengths = " and ".join(f"{node.meta['val'].shape[sequence_dim]} of the input {node.name}" for node in fixed)
+    problem = f"{type(module).__name__} takes the length {lengths} alone{place}"
+    if len(fixed) < len(_user_inputs(program)):
+        warnings.warn(problem + ": the lengths of the other inputs vary", stacklevel=3)
+        return
+    raise NotExportable(problem + ": keep T out of range(), float(), math.log and math.sqrt (write T ** 0.5), write torch.arange(T) / "
+                        "(T - 1) in place of torch.linspace(0, 1, T), give a longer example where a part of it has the length 1, or "
+                        + WITHOUT_LENGTH)
+
+
+def _check_sizes(module, program, inputs, sequence_dim):
+    """Throws where the program computes something else than the module for another batch or length. PyTorch notes what it took for
+    true of the sizes. Most of that is harmless: therefore the module and the program run with sizes for which it does not hold."""
+    nodes = _user_inputs(program)
+    batch = str(nodes[0].meta["val"].shape[0])
+    example = _example_sizes(nodes, inputs)
+    guards = _guards(program, set(example))
+    tried = _sizes_to_try(guards, batch, example)
+    if not tried:
+        return
+    lengths = [symbol for symbol in example if symbol != batch]
+    names = {batch: "batch"} | {symbol: "length" if len(lengths) == 1 else f"length of {_input_with(nodes, symbol)}" for symbol in lengths}
+    both = _BothWays(module, program, nodes, inputs, sequence_dim)
+    comparable, refused = both.agree_on(example), None
+    for sizes in tried:
+        found = both.compare(sizes) if comparable else "other"
+        guard = next(guard for guard in guards if not guard.holds(sizes))
+        such = ", ".join(f"{names[symbol]} {size}" for symbol, size in sizes.items())
+        if found == "other":
+            raise NotExportable(
+                f"{type(module).__name__} computes something else where {guard.in_words(names)} does not hold{guard.place}, as for {such}, "
+                "and the file would have one path alone: write it without a branch on sizes, such as by a mask"
+                + (f", or {WITHOUT_LENGTH}" if sequence_dim is not None else ""))
+        if found == "unchecked" and refused is None:
+            refused = f"{guard.in_words(names)}{guard.place}, and not {such}: {both.problem}"
+    if refused:
+        warnings.warn(f"{type(module).__name__} in PyTorch takes {refused}; dtrain does not check it, so stage data of such sizes", stacklevel=3)
+
+
+def _example_sizes(nodes, inputs):
+    sizes = {}
+    for node, value in zip(nodes, inputs):
+        for size, real in zip(node.meta["val"].shape, value.shape):
+            if not isinstance(size, int) and size.node.expr.is_Symbol:
+                sizes.setdefault(str(size), real)
+    return sizes
+
+
+def _input_with(nodes, symbol):
+    return next(node.name for node in nodes if any(str(size) == symbol for size in node.meta["val"].shape))
+
+
+def _sizes_to_try(guards, batch, example):
+    """Sizes for which a guard does not hold: of each guard the smallest ones, and some larger ones."""
+    chosen = {}
+    for guard in guards:
+        batches = BATCHES if batch in guard.symbols else (3,)
+        varied = [[symbol for symbol in example if symbol != batch]]
+        varied += [[symbol] for symbol in varied[0] if symbol in guard.symbols and len(varied[0]) > 1]
+        broken = [sizes for symbols in varied for number in batches for length in (LENGTHS if symbols else (1,))
+                  if not guard.holds(sizes := example | {batch: number} | dict.fromkeys(symbols, length))]
+        rank, last = 0, 0
+        for sizes in sorted(broken, key=lambda sizes: math.prod(sizes.values())):
+            numbers = math.prod(sizes.values())
+            if rank < 3 or rank < 8 and last * 3 // 2 < numbers < 3 * 4096:
+                key = tuple(sizes.items())
+                chosen[key] = min(rank, chosen.get(key, rank))
+                rank, last = rank + 1, numbers
+    order = sorted(chosen, key=lambda key: (chosen[key], math.prod(size for _, size in key)))
+    return [dict(key) for key in order[:MOST_SIZES]]
+
+
+class _WithoutDropout(torch.fx.Interpreter):
+    """Runs a program's graph as it is, with every dropout's probability 0."""
+
+    def call_function(self, target, args, kwargs):
+        if str(target) in OWN_RANDOM:
+            drops = ("p", "dropout", "dropout_p")
+            args = tuple(0.0 if argument.name in drops else value for argument, value in zip(target._schema.arguments, args))
+            kwargs = {name: 0.0 if name in drops else value for name, value in kwargs.items()}
+        return super().call_function(target, args, kwargs)
+
+
+class _BothWays:
+    """A copy of the module beside its program, with the same parameters and inputs of any sizes, drawn from the example's."""
+
+    def __init__(self, module, program, nodes, inputs, sequence_dim):
+        self.program, self.nodes, self.inputs, self.sequence_dim = program, nodes, inputs, sequence_dim
+        self.various, self.problem = True, ""
+        try:
+            self.module = copy.deepcopy(module)
+        except Exception as error:
+            raise NotExportable(f"{type(module).__name__} cannot be copied, which the check of its branches on sizes needs: "
+                                f"{_first_line(str(error))}") from error
+        # A last layer of zeros would hide what another branch computes.
+        generator = torch.Generator().manual_seed(1)
+        with torch.no_grad():
+            for parameter in self.module.parameters():
+                if parameter.is_floating_point() and parameter.numel():
+                    width = parameter.std(correction=0).item() / 2 or 0.1
+                    parameter.add_(torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype), alpha=width)
+
+    def agree_on(self, sizes):
+        """Do both take the example's sizes, and give the same? First with more values than an example of zeros has."""
+        for self.various in (True, False):
+            if self.compare(sizes) == "same" and not self.problem:
+                return True
+        return False
+
+    def compare(self, sizes):
+        """"same", "other", or "unchecked" where the module refuses sizes that the program takes; `problem` has its words."""
+        self.problem = ""
+        try:
+            values = [self._drawn(node, value, sizes) for node, value in zip(self.nodes, self.inputs)]
+        except ValueError:  # no such sizes
+            return "same"
+        state = dict(self.module.named_parameters(remove_duplicate=False)) | dict(self.module.named_buffers(remove_duplicate=False))
+        state = self.program.constants | {name: value.detach() for name, value in state.items()}
+        given = iter(values)
+        held = [next(given) if spec.kind.name == "USER_INPUT" else state[spec.target]
+                for spec in self.program.graph_signature.input_specs]
+        held = [value.clone() if isinstance(value, torch.Tensor) and spec.kind.name != "PARAMETER" else value
+                for value, spec in zip(held, self.program.graph_signature.input_specs)]
+        results = self._run(lambda: _WithoutDropout(self.program.graph_module).run(*held))
+        if isinstance(results, tuple):
+            results = next(value for value in results if isinstance(value, torch.Tensor))
+        expected = self._run(lambda: next(value for value in pytree.tree_leaves(self.module(*values)) if isinstance(value, torch.Tensor)))
+        if isinstance(expected, Exception):
+            self.problem = f"{type(expected).__name__}: {_first_line(str(expected))}"
+            return "same" if isinstance(results, Exception) else "unchecked"
+        if isinstance(results, Exception) or results.shape != expected.shape:
+            return "other"
+        results, expected = results.double().nan_to_num(), expected.double().nan_to_num()
+        near = 1e-4 * expected.abs().max().item() if expected.numel() else 0
+        return "same" if torch.allclose(results, expected, rtol=0, atol=near + 1e-30) else "other"
+
+    @staticmethod
+    def _run(function):
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), _NoDropout(), _quiet():
+            torch.manual_seed(1)
+            try:
+                return function()
+            except Exception as error:  # of the module's, or of an operator's
+                return error
+
+    def _drawn(self, node, value, sizes):
+        """Samples and positions of the example by chance, as many as the sizes say."""
+        generator = torch.Generator().manual_seed(2)
+        shape = [size if isinstance(size, int) else
+                 int(size.node.expr.xreplace({symbol: sizes[symbol.name] for symbol in size.node.expr.free_symbols}))
+                 for size in node.meta["val"].shape]
+        if min(shape) < 1:
+            raise ValueError("a size below 1")
+        for dim in {0, self.sequence_dim} - {None}:
+            value = value.index_select(dim, torch.randint(value.shape[dim], (shape[dim],), generator=generator))
+        if self.various and value.dtype != torch.bool and value.numel() and bool((value == value.flatten()[0]).all()):
+            value = value + torch.randint(2, value.shape, generator=generator).to(value.dtype)
+        return value
+
+
 # ---- what dtrain does not run ----------------------------------------------------------------------------------------
 def check_program(program, loss, operators=()):
     """Throws NotExportable at the first node, buffer, size or type of an exported program that dtrain does not train."""
@@ -244,7 +501,7 @@ def check_program(program, loss, operators=()):
     symbols = [_batch_symbol(program, node) for node in _user_inputs(program)]
     output = _first_output(program)
     _check_operators(program, operators)
-    _check_buffers(program)
+    _check_writes(program)
     _check_types(program)
     if loss == "model":
         if output.dim() != 0:
@@ -300,10 +557,22 @@ def _check_operators(program, operators):
             advice = next((text for part, text in WRAPPED.items() if part in str(target)), "use plain operators")
             raise NotExportable(f"dtrain does not run the operator {target}{place_of(node)}: {advice}")
         if not isinstance(target, torch._ops.OpOverload):
+            if (getattr(target, "__module__", None) or "").startswith("torch._functorch"):
+                raise NotExportable(f"dtrain does not run torch.vmap and torch.func{place_of(node)}: use operators on the whole batch")
             continue  # Python's arithmetic on sizes
         if target.namespace != "aten" and target.namespace not in operators:
             raise NotExportable(f"the operator {target} is not PyTorch's own{place_of(node)}: use PyTorch's operators, or export "
                                 f"with operators=('{target.namespace}',) and train with --plugin")
+        name = target._schema.name.removeprefix("aten::")
+        if name in SEES_MEMORY:
+            raise NotExportable(f"the operator {target} reads a tensor's memory by strides{place_of(node)}, and dtrain lays tensors "
+                                "out otherwise than PyTorch: use view, reshape, transpose, narrow or unfold")
+        if name in TURNS_IN_PLACE:
+            raise NotExportable(f"the operator {target} changes a tensor's shape in place{place_of(node)}: call it without the "
+                                "underscore, such as y = y.unsqueeze(1)")
+        if any(isinstance(value.meta.get("val"), torch.SymBool) for value in node.all_input_nodes):
+            raise NotExportable(f"the operator {target} takes a comparison of sizes as a number{place_of(node)}: compare tensors, such "
+                                "as those of torch.arange")
         if torch.Tag.nondeterministic_seeded in target.tags and str(target) not in OWN_RANDOM and _draws(node):
             raise NotExportable(f"the operator {target} draws random numbers{place_of(node)}: use nn.Dropout, attention's or "
                                 "nn.LSTM's dropout, or random numbers that come with the data")
@@ -332,20 +601,31 @@ def _draws(node):
     return not any(named.get(name) == 0 for name in ("p", "dropout", "dropout_p"))
 
 
-def _check_buffers(program):
-    """Only batch_norm and its counter may change a buffer: dtrain does both once per step, whatever the micro-batches."""
+def _check_writes(program):
+    """No forward pass may write to a parameter. Only batch_norm and its counter may change a buffer, and each buffer once: dtrain does
+    both once per step, whatever the micro-batches."""
     signature = program.graph_signature
-    buffers = signature.inputs_to_buffers
-    behind = {node: buffers.get(node.name) for node in program.graph.nodes if node.op == "placeholder"}
+    named = signature.inputs_to_parameters | signature.inputs_to_buffers
+    behind = {node: named.get(node.name) for node in program.graph.nodes if node.op == "placeholder"}
+    statistics = set()
     for node in program.graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
+        if str(node.target) == "aten.batch_norm.default":  # input, weight, bias, running mean, ...
+            mean = node.args[3]
+            if mean is not None and mean in statistics:
+                raise NotExportable(f"two calls have the running statistics {behind.get(mean) or mean.name}{place_of(node)}: call each "
+                                    "BatchNorm module once in forward, and make another one for the second call")
+            statistics.add(mean)
         for argument, value in zip(node.target._schema.arguments, node.args):
             name = behind.get(value) if isinstance(value, torch.fx.Node) else None
             if name is None or argument.alias_info is None:
                 continue
             if not argument.alias_info.is_write:
-                behind[node] = name  # a view of the buffer
+                behind[node] = name  # a view of it
+            elif name in signature.inputs_to_parameters.values():
+                raise NotExportable(f"{node.target} writes to the parameter {name}{place_of(node)}: " + (
+                                    "leave max_norm out" if "renorm" in str(node.target) else "compute a new tensor from it"))
             elif not (str(node.target) == "aten.add_.Tensor" and name.split(".")[-1] == "num_batches_tracked"):
                 raise NotExportable(f"the buffer {name} changes in the forward pass{place_of(node)}: only BatchNorm's statistics "
                                     "may; make it a parameter, or compute it from the inputs")

@@ -2,6 +2,7 @@
 be exported is refused in one sentence that says where and what to write instead."""
 
 import contextlib
+import copy
 import inspect
 import io
 import math
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -232,6 +234,79 @@ class Recurrent(nn.Module):
         return self.decoder(x[:, 1:], self.encoder(x)[1])[0].mean(1)
 
 
+class Text(nn.Module):
+    """Ids [N, T] -> [N, 10]; what is done to the words' vectors [N, T, 4] is `function` of the module, ids and vectors."""
+
+    def __init__(self, function=lambda self, ids, x: x):
+        super().__init__()
+        self.embedding, self.last, self.function = nn.Embedding(40, 4), nn.Linear(4, 10), function
+        self.table = nn.Parameter(torch.zeros(16, 4))
+
+    def forward(self, ids):
+        return self.last(self.function(self, ids, self.embedding(ids)).mean(1))
+
+
+class LastWords(Text):
+    """The last layer begins with zeros, as many do."""
+
+    def __init__(self):
+        super().__init__()
+        nn.init.zeros_(self.last.weight)
+
+    def forward(self, ids):
+        if ids.shape[1] > 5:  # here
+            ids = ids[:, -5:]
+        return super().forward(ids)
+
+
+class AtMost(Text):
+    def forward(self, ids):
+        assert ids.shape[1] <= 12, "too long"  # here
+        return super().forward(ids)
+
+
+class RootOfLength(Text):
+    def forward(self, ids):
+        return super().forward(ids) / math.sqrt(ids.shape[1])  # here
+
+
+class Rounded(Text):
+    def forward(self, ids):
+        return super().forward(ids[:, :math.ceil(ids.shape[1] / 2)])  # here
+
+
+class LargeBatch(Linear):
+    def forward(self, x):
+        return self.linear(x) * (2 if x.shape[0] > 8 else 1)
+
+
+class TwoTexts(Text):
+    def forward(self, ids, others):
+        if others.shape[1] > 9:  # here
+            others = others[:, :9]
+        return super().forward(ids) + super().forward(others)
+
+
+class TextAndRow(Text):
+    def __init__(self):
+        super().__init__()
+        self.row = nn.Linear(5, 10)
+
+    def forward(self, ids, row):
+        return super().forward(ids) + self.row(row)
+
+
+class Applied(Linear):
+    """Does `function` to the module and what its layer gives."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.norm, self.weight = function, nn.BatchNorm1d(8), nn.Parameter(torch.ones(2, 4, 8))
+
+    def forward(self, x):
+        return self.function(self, self.linear(x))
+
+
 class Locked(Linear):
     def __init__(self):
         super().__init__()
@@ -412,6 +487,77 @@ class ExportModelTest(unittest.TestCase):
         self.refused(["nan", "golden=False"], NotFinite())
         self.refused(["cannot be copied", "golden=False"], Locked())
         self.refused(["float64", "mse"], Linear(), loss="mse", target=torch.zeros(4, 3))
+
+    def test_a_branch_on_a_size_is_refused(self):
+        ids = torch.randint(40, (4, 4))
+        self.refused(["LastWords", "length <= 5", f"export_model_test.py, line {line_of(LastWords)}", "length 6", "mask", "--varying-length"],
+                     LastWords(), ids, sequence_dim=1)
+        for words, function in ((["int(0.6*length) == 2"], lambda self, ids, x: x[:, :int(ids.shape[1] * 0.6)]),
+                                (["(length % 2) == 0"], lambda self, ids, x: x * (2 if ids.shape[1] % 2 else 3)),
+                                (["<= 100", "batch 2, length 51"], lambda self, ids, x: x * (2 if ids.shape[0] * ids.shape[1] > 100 else 3)),
+                                (["(1 + length) // 2) == 2"], lambda self, ids, x: sum(part.sum(1, keepdim=True) for part in x.split(2, 1))),
+                                (["length < 6"], lambda self, ids, x: x[:, :6] * (2 if ids.shape[1] > 7 else 3))):
+            with self.subTest(words=words):
+                self.refused(["Text computes something else", *words], Text(function), ids, sequence_dim=1)
+        self.refused(["length of others <= 9", f"line {line_of(TwoTexts)}"], TwoTexts(), ids, torch.randint(40, (4, 6)), sequence_dim=1)
+        self.refused(["length <= 5"], LastWords(), torch.zeros(4, 4, dtype=torch.int64), sequence_dim=1)
+        self.refused(["LargeBatch", "batch <= 8", "no branch"], LargeBatch(), self.x)
+
+    def test_lengths_that_differ_harmlessly_are_taken(self):
+        for function in (lambda self, ids, x: x[:, :6],
+                         lambda self, ids, x: x + self.table[:ids.shape[1]],  # which ends a run with longer texts
+                         lambda self, ids, x: x[:, :ids.shape[1] // 2 + 1],
+                         lambda self, ids, x: x * (torch.arange(ids.shape[1]) / (ids.shape[1] - 1)).unsqueeze(1),
+                         lambda self, ids, x: torch.cat([part.mean(1, keepdim=True) for part in x.chunk(2, 1)], 1),
+                         lambda self, ids, x: x.unfold(1, 3, 2).mean(3),
+                         lambda self, ids, x: F.avg_pool1d(x.mT, 2, 2, ceil_mode=True).mT,
+                         lambda self, ids, x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5, is_causal=True)):
+            with self.subTest(function=inspect.getsource(function)), warnings.catch_warnings():
+                warnings.simplefilter("error", UserWarning)
+                module = Text(function)
+                export_model(module, torch.randint(40, (4, 4)), self.path, sequence_dim=1)
+                for length in (4, 7, 16):
+                    ids = torch.randint(40, (3, length))
+                    if "dropout" not in inspect.getsource(function):
+                        torch.testing.assert_close(self.agree(self.path).run(ids), copy.deepcopy(module).double()(ids))
+        with self.assertWarnsRegex(UserWarning, rf"length <= 12 .*line {line_of(AtMost)}\), and not batch 3, length 13: AssertionError: too long"):
+            export_model(AtMost(), torch.randint(40, (4, 4)), self.path, sequence_dim=1)
+
+    def test_a_fixed_length_is_refused(self):
+        ids = torch.randint(40, (4, 4))
+        self.refused(["the length 4 of the input ids alone", f"line {line_of(RootOfLength)}", "T ** 0.5", "--varying-length"],
+                     RootOfLength(), ids, sequence_dim=1)
+        for function in (lambda self, ids, x: x * math.log(ids.shape[1]),
+                         lambda self, ids, x: x * torch.linspace(0, 1, ids.shape[1]).unsqueeze(1)):
+            self.refused(["the length 4 of the input ids alone"], Text(function), ids, sequence_dim=1)
+        export_model(RootOfLength(), ids, self.path)
+        with self.assertWarnsRegex(UserWarning, "the length 5 of the input row alone: the lengths of the other inputs vary"):
+            export_model(TextAndRow(), (ids, torch.randn(4, 5)), self.path, sequence_dim=1)
+
+    def test_what_pytorch_cannot_write_is_refused(self):
+        self.refused(["cannot write ceil", f"line {line_of(Rounded)}", "(T + 1) // 2"], Rounded(), torch.randint(40, (4, 8)), sequence_dim=1)
+        self.refused(["cannot write round"], Text(lambda self, ids, x: x[:, :round(ids.shape[1] * 0.5)]), torch.randint(40, (4, 8)), sequence_dim=1)
+        self.refused(["torch.vmap", "whole batch"], Applied(lambda self, x: torch.vmap(lambda row: 2 * row)(x)))
+
+        def fails(*_, **__):
+            raise RuntimeError("no such thing\nand more")
+
+        with unittest.mock.patch("torch.export.save", fails):
+            self.refused(["cannot write the program of Linear", "no such thing"], Linear())
+
+    def test_what_training_refuses_is_refused(self):
+        for words, function in ((["as_strided", "view"], lambda self, x: x.as_strided((x.shape[0], 4), (8, 2))),
+                                (["unsqueeze_", "without the underscore"], lambda self, x: (x * 1).unsqueeze_(1).flatten(1)),
+                                (["norm.running_mean", "call each BatchNorm module once"], lambda self, x: self.norm(self.norm(x).relu())),
+                                (["parameter weight", "compute a new tensor"],
+                                 lambda self, x: x * self.weight.transpose(0, 1).reshape(8, 8).mul_(0.5).mean(0)),
+                                (["comparison of sizes"], lambda self, x: x + (x.shape[0] > 5))):
+            with self.subTest(words=words):
+                self.refused(words, Applied(function))
+        bounded = Text()
+        bounded.embedding = nn.Embedding(40, 4, max_norm=1.0)
+        self.refused(["parameter embedding.weight", "leave max_norm out"], bounded, torch.randint(40, (4, 4)))
+        export_model(Applied(lambda self, x: self.norm(x) * (self.weight * 1).mul_(0.5).mean((0, 1))), self.x, self.path)
 
     def test_wrong_arguments_are_refused(self):
         self.refused(["at least 2", "1"], Linear(), torch.randn(1, 8))
