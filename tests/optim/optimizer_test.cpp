@@ -216,9 +216,9 @@ TEST(OptimizerTest, HasStateForThePartsItIsMadeForAlone) {
     EXPECT_THROW(held->step(shard, before, 1.0, kRate, 4), Error);  // of the rest it has no state
     EXPECT_THROW(held->step(shard, before.narrow(0, 0, 171), 1.0, kRate, 4, parts), Error);  // they have 173
   }
-  EXPECT_THROW(
-      make_optimizer({.name = "adam"}, 10, {{.begin = 0, .end = 10}}, at::kFloat, {}, {{4, 8}, {2, 6}}),
-      Error);
+  EXPECT_THROW(make_optimizer({.name = "adam"}, 10, {{.begin = 0, .end = 10}}, at::kFloat, {},
+                              std::vector<Range>{{4, 8}, {2, 6}}),
+               Error);
 }
 
 }  // namespace
