@@ -252,8 +252,8 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   const auto world = comm::Communicator::duplicate(mpi.world(), start_limit_s(config));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
   log.call_rank(mpi.first_rank());
-  using Voice =
-      comm::StopSignals::Voice;  // heard from here on, though a step must be done before the run stops
+  using Voice = comm::StopSignals::Voice;
+  // Heard from here on, though a step must be done before the run stops.
   if (!config.dry_run) recovery.signals(mpi.world_rank() == 0 ? Voice::speaks : Voice::silent);
   config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
   // Where one of the ranks has seen the earlier run go, it is gone.

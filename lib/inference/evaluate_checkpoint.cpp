@@ -76,7 +76,7 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
            .advice = "use a --mesh without tensor, or leave it out",
            .code = ExitCode::usage});
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
-  state::check_same_program(trained.program, *workload.model, config.model.name, config.model.init_from);
+  state::check_same_program(trained.program, *workload.model, config.model.init_from);
   state::check_same_classes(trained.identity, info, config.model.init_from);
   state::check_same_targets(trained.identity, info, config.model.init_from);
   const auto how = state::transformation_as_trained(trained.transformations, info, config.model.init_from);

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <fstream>
+#include <optional>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -17,6 +19,26 @@ fs::path place_of(const fs::path& run_folder, const std::string& model_name) {
 }
 
 fs::path constants_of(fs::path program) { return program.replace_extension(".constants"); }
+
+/// The run's folders: as a checkpoint is named, and where a link in its name leads.
+std::array<fs::path, 2> run_folders(const fs::path& checkpoint) {
+  std::error_code ignored;
+  return {checkpoint.lexically_normal().parent_path().parent_path(),
+          fs::weakly_canonical(checkpoint, ignored).parent_path().parent_path()};
+}
+
+/// The hash that the run of a checkpoint has kept, whatever its program is called; nothing where it has none.
+std::optional<std::string> kept_constants(const fs::path& checkpoint) {
+  for (const auto& run : run_folders(checkpoint)) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(run / "program", ignored)) {
+      std::string line;
+      std::ifstream file(entry.path().extension() == ".constants" ? entry.path() : fs::path());
+      if (std::getline(file, line)) return line;
+    }
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -35,25 +57,22 @@ void keep_program(const std::string& run_folder, const std::string& model_name, 
 
 std::string kept_program(const fs::path& checkpoint, const std::string& model_name) {
   if (!models::is_program_file(model_name)) return model_name;
-  const fs::path run = checkpoint.lexically_normal().parent_path().parent_path();
   std::error_code ignored;
-  for (const auto& folder : {run, fs::weakly_canonical(checkpoint, ignored).parent_path().parent_path()}) {
+  for (const auto& folder : run_folders(checkpoint)) {
     const fs::path place = place_of(folder, model_name);
     if (fs::is_regular_file(place, ignored)) return place.string();
   }
   return model_name;
 }
 
-void check_same_program(const std::string& hash, const models::Model& model, const std::string& model_name,
-                        const std::string& checkpoint) {
+void check_same_program(const std::string& hash, const models::Model& model, const std::string& checkpoint) {
   if (hash == model.program_hash()) {
     if (hash.empty()) return;
-    std::string kept;
-    std::ifstream file(constants_of(kept_program(checkpoint, model_name)));
-    if (!std::getline(file, kept) || kept == model.constants_hash()) return;
-    throw checkpoint_error(
-        "was trained with other constant tensors in forward than --model has", checkpoint,
-        "name the file that it was trained with, or start from its weights with --init-from");
+    const auto kept = kept_constants(checkpoint);
+    if (!kept || *kept == model.constants_hash()) return;
+    throw checkpoint_error("was trained with other constant tensors in forward than --model has", checkpoint,
+                           "name the file that it was trained with, move that of today away (a run that goes "
+                           "on has kept the program), or start from its weights with --init-from");
   }
   throw checkpoint_error(
       hash.empty() ? "is of a model of dtrain, not of a program from a file"

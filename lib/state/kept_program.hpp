@@ -18,7 +18,6 @@ std::string kept_program(const std::filesystem::path& checkpoint, const std::str
 
 /// Throws Error (exit code 4) unless `model` computes what the model of a checkpoint does, whose program has
 /// this hash. Constant tensors are compared with those of the program that the run has kept.
-void check_same_program(const std::string& hash, const models::Model& model, const std::string& model_name,
-                        const std::string& checkpoint);
+void check_same_program(const std::string& hash, const models::Model& model, const std::string& checkpoint);
 
 }  // namespace dtrain::state

@@ -13,9 +13,11 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const auto file = scratch.file("train-00000-of-00001.h5", data, size);
     data::check_shard(file, {.dataset = "t", .split = "train", .first_sample = 0, .samples = 4}, library);
     const data::ColumnOptions options{.whole_bytes = std::size_t{1} << 20};
+    const data::ColumnOptions once{.whole_bytes = std::size_t{1} << 20, .few_reads = true};
     const std::vector<data::ArrayRequest> arrays = {
         {"/inputs", {data::ElementType::uint8, data::ElementType::float32}},
         {"/targets", {data::ElementType::int64, data::ElementType::float32}}};
-    for (const auto& column : data::open_columns(file, arrays, library, options)) fuzz::read_some(*column);
+    for (const auto& how : {options, once})
+      for (const auto& column : data::open_columns(file, arrays, library, how)) fuzz::read_some(*column);
   });
 }

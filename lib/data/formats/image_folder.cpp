@@ -16,6 +16,7 @@
 
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "data/formats/split_names.hpp"
 #include "data/formats/text_files.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/image_decoder.hpp"
@@ -39,13 +40,11 @@ bool has_image_name(const std::string& name) {
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
-/// The split that a whole folder's name is.
-std::optional<std::string> split_of_folder(const std::string& folder) {
-  static const std::map<std::string, std::string> kSplits = {
-      {"train", "train"},           {"training", "train"}, {"val", "validation"}, {"valid", "validation"},
-      {"validation", "validation"}, {"dev", "validation"}, {"test", "test"}};
-  const auto found = kSplits.find(folder);
-  return found == kSplits.end() ? std::nullopt : std::optional(found->second);
+/// A class may be called Train, as the vehicle.
+bool is_folder_of_split(const std::string& name) {
+  const bool has_capitals =
+      std::ranges::any_of(name, [](unsigned char letter) { return std::isupper(letter) != 0; });
+  return !has_capitals && split_of_word(name);
 }
 
 /// Where an image lies.
@@ -58,12 +57,11 @@ struct ClassPlace {
 ClassPlace class_place_of(const std::string& name, const std::string& origin) {
   const fs::path folder = fs::path(name).parent_path();
   ClassPlace place{.label = folder.filename().string()};
-  if (place.label.empty() || split_of_folder(place.label))
+  if (place.label.empty() || is_folder_of_split(place.label))
     throw data_error("lies in no class's folder", origin,
                      "put the images of each class into a folder with its name, CLASS/IMAGE or "
                      "train/CLASS/IMAGE");
-  for (const fs::path& part : folder.parent_path())
-    if (const auto split = split_of_folder(part.string())) place.split = *split;
+  place.split = split_of_folders(folder.string()).value_or("train");
   return place;
 }
 
@@ -176,7 +174,7 @@ void refuse_empty_classes(const fs::path& from, const std::set<fs::path>& folder
     for (const auto& entry : fs::directory_iterator(from / parent, code)) {
       const std::string name = entry.path().filename().string();
       if (name.starts_with('.') || !entry.is_directory(code)) continue;
-      if (folders.contains(parent / name) || split_of_folder(name)) continue;
+      if (folders.contains(parent / name) || is_folder_of_split(name)) continue;
       const bool leads_on = std::ranges::any_of(parents, [&](const fs::path& other) {
         const auto inside = other.lexically_relative(parent / name);
         return !inside.empty() && *inside.begin() != "..";

@@ -104,6 +104,15 @@ Originals read_npz(const StageOptions& options) {
   const bool named = !named_arrays(options.inputs).empty();
   if ((named || arrays.contains(options.inputs)) && arrays.contains(options.targets)) {
     found = read_pair(options, arrays, options.inputs, options.targets);
+    for (const auto& [split, words] : split_words()) {
+      const auto unused = named ? std::string() : array_name_in(arrays, options.inputs, words);
+      if (!unused.empty() && unused != options.inputs)
+        found.remarks.push_back(
+            fmt::format("left out: {}, which would be of the split {} if {} were called "
+                        "train_{} or {}_train",
+                        printable(unused, 100), split, printable(options.inputs, 100),
+                        printable(options.inputs, 100), printable(options.inputs, 100)));
+    }
   } else {
     for (const auto& [split, words] : split_words()) {
       const auto inputs = array_name_in(arrays, options.inputs, words);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "data/formats/split_names.hpp"
 #include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 #include "data/import/text_originals.hpp"
@@ -85,7 +86,11 @@ Originals read_parallel_text(const std::filesystem::path& from, const TextOption
         const std::string name = file.name;  // the parts must outlive the move
         const Named parts = parts_of(name);
         if (split_of_name(parts.stem) == "train") there.emplace(parts.language);
-        stems[std::string(parts.stem)][std::string(parts.language)] = std::move(file);
+        auto& languages = stems[std::string(parts.stem)];
+        if (const auto other = languages.find(std::string(parts.language)); other != languages.end())
+          throw data_error("has the name of " + other->second.origin, file.origin,
+                           "give the folder of one corpus, or append the lines of the one to the other");
+        languages[std::string(parts.language)] = std::move(file);
         return true;
       },
       is_side);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "data/formats/split_names.hpp"
 #include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 #include "data/import/text_originals.hpp"

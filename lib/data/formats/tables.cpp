@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "core/error.hpp"
+#include "data/formats/split_names.hpp"
 #include "data/formats/table_columns.hpp"
 #include "data/formats/table_target.hpp"
 #include "data/import/fill_gaps.hpp"
@@ -22,12 +25,27 @@ bool has_suffix(const std::string& name, std::initializer_list<const char*> suff
   return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return name.ends_with(s); });
 }
 
-/// The split that a file's name speaks of; empty for none.
+/// The split that a file's name or folder speaks of; empty for none.
 std::string split_of(const std::string& name) {
+  const auto split = split_of_name(fs::path(name).filename().string());
+  return split ? *split : split_of_folders(name).value_or("");
+}
+
+/// Whether a file's name begins with the whole word of a split that is not train, as in `test-2.csv`, or its
+/// folder is such a word: a site is hardly called so.
+bool is_held_out(const std::string& name) {
   const std::string base = fs::path(name).filename().string();
-  if (base.starts_with("train")) return "train";
-  if (base.starts_with("val")) return "validation";
-  return base.starts_with("test") ? "test" : "";
+  const auto end = std::ranges::find_if(base, [](unsigned char sign) { return std::isalpha(sign) == 0; });
+  const auto split = split_of_word({base.begin(), end});
+  return (split ? split : split_of_folders(name)).value_or("train") != "train";
+}
+
+/// Files of one name in several folders are told apart by these.
+std::vector<std::string> distinct_names(const std::vector<std::string>& paths) {
+  std::vector<std::string> names;
+  for (const auto& path : paths) names.push_back(fs::path(path).filename().string());
+  const std::set<std::string> different(names.begin(), names.end());
+  return different.size() == names.size() ? names : paths;
 }
 
 /// All files, and the split and the name of each.
@@ -59,7 +77,7 @@ Files read_files(const StageOptions& options) {
   const auto gaps = parse_na_values(options.na_values);
   const auto take = [&](OriginalFile& file) {
     files.texts.emplace_back(std::move(file.content), file.origin, 2, gaps);
-    files.names.push_back(fs::path(file.name).filename().string());
+    files.names.push_back(file.name);
     files.splits.push_back(split_of(file.name));
     return true;
   };
@@ -72,11 +90,20 @@ Files read_files(const StageOptions& options) {
   if (!options.validation.empty() || !options.test.empty()) {
     files.split_by_name = true;  // by the options' names
     std::ranges::fill(files.splits, "train");
+    files.names = distinct_names(files.names);
     add_split(files, options.validation, "validation", gaps);
     add_split(files, options.test, "test", gaps);
     return files;
   }
   files.split_by_name = std::ranges::find(files.splits, "train") != files.splits.end();
+  const auto held_out = std::ranges::find_if(files.names, is_held_out);
+  if (!files.split_by_name && files.names.size() > 1 && held_out != files.names.end()) {
+    throw data_error(
+        "is held out by its name, and no file is called train",
+        files.texts[static_cast<std::size_t>(held_out - files.names.begin())].origin(),
+        "call the others train*, name it with --validation or --test, or rename it where it is a site");
+  }
+  files.names = distinct_names(files.names);
   for (std::size_t i = 0; i < files.splits.size(); ++i) {
     if (!files.split_by_name) files.splits[i] = "train";
     if (files.splits[i].empty())

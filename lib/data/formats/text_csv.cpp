@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "data/formats/csv.hpp"
+#include "data/formats/split_names.hpp"
 #include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 #include "data/import/text_originals.hpp"

@@ -14,13 +14,6 @@ std::string_view base_name(std::string_view name) {
   return slash == std::string_view::npos ? name : name.substr(slash + 1);
 }
 
-std::optional<std::string> split_of_name(std::string_view base) {
-  if (base.starts_with("train")) return "train";
-  if (base.starts_with("val") || base.starts_with("dev")) return "validation";
-  if (base.starts_with("test")) return "test";
-  return std::nullopt;
-}
-
 bool is_blank(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint found = code_point_at(text, at);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,10 +10,6 @@ namespace dtrain::data {
 
 /// The last part of a path.
 std::string_view base_name(std::string_view name);
-
-/// The split that a file's name speaks of by its beginning: train, validation (val, valid, dev) or test;
-/// nothing for other names.
-std::optional<std::string> split_of_name(std::string_view base);
 
 /// Throws data_error naming the file, and the line where there is one: not UTF-8, or nothing but white space.
 void require_text(std::string_view text, const std::string& origin);

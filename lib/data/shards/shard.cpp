@@ -76,6 +76,15 @@ bool has_small_chunks(const h5::DatasetInfo& info, std::size_t row_bytes) {
 constexpr std::uint64_t kAlwaysRead = 64 << 20;
 constexpr std::uint64_t kMostPacked = 1100;
 
+/// deflate packs 1032 bytes into one at best: a chunk that was never written takes none.
+void require_rows(const h5::Dataset& dataset, const h5::DatasetInfo& info, const std::string& subject) {
+  const std::vector<std::int64_t> shape(info.shape.begin(), info.shape.end());
+  const std::uint64_t stored = static_cast<std::uint64_t>(element_count(shape)) * info.element_bytes;
+  require(info.chunk.empty() || stored <= std::max(kAlwaysRead, kMostPacked * h5::stored_bytes(dataset)),
+          "says that it has more rows than its file holds",
+          {.subject = subject, .advice = kRestoreShard, .code = ExitCode::data});
+}
+
 /// Through HDF5, which converts and decompresses, in bursts.
 std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h5::DatasetInfo& info,
                                              ElementType type, const std::string& subject,
@@ -88,11 +97,7 @@ std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h
     throw data_error(
         "cannot be read in place and is too large to be read whole", subject,
         "write it uncompressed, little-endian, as uint8, int64 or float32, with chunks of whole rows");
-  const std::uint64_t stored = static_cast<std::uint64_t>(element_count(shape)) * info.element_bytes;
-  // deflate packs 1032 bytes into one at best: a chunk that was never written takes none.
-  require(info.chunk.empty() || stored <= std::max(kAlwaysRead, kMostPacked * h5::stored_bytes(dataset)),
-          "says that it has more rows than its file holds",
-          {.subject = subject, .advice = kRestoreShard, .code = ExitCode::data});
+  require_rows(dataset, info, subject);
   array.reset(type, shape);
   if (array.count() == 0) return MemoryColumn::of(std::move(array));
   const std::size_t row_bytes = bytes / static_cast<std::size_t>(shape[0]);
@@ -147,6 +152,7 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
   const bool as_it_is =
       match != request.accepted.end() && info.shape[0] > 0 && row_bytes > 0 && readable_in_place(info);
   if (as_it_is && has_many_chunks(info) && !has_small_chunks(info, row_bytes) && options.few_reads) {
+    require_rows(dataset, info, subject);
     return std::make_shared<LibraryColumn>(bytes->name(), request.path, type, row_shape_of(info.shape),
                                            static_cast<std::int64_t>(info.shape[0]), library);
   }
@@ -201,6 +207,7 @@ std::vector<std::shared_ptr<const Column>> open_columns(const std::filesystem::p
                                                         const std::vector<ArrayRequest>& requests,
                                                         h5::Library& library, const ColumnOptions& options) {
   std::vector<std::shared_ptr<const Column>> columns;  // may need the lock when they are destroyed
+  columns.reserve(requests.size());
   auto lock = library.lock();
   const h5::File shard = open_checked(file);
   const auto bytes = std::make_shared<const ReadOnlyFile>(file);

@@ -67,8 +67,8 @@ struct StrategyParts {
   bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
   /// Where the strategy may keep files of its own, which all ranks see; empty: nowhere.
   std::string folder = {};
-  /// The step of the oldest checkpoint from which the run can go on; 0: of none. Empty: of none.
-  std::function<std::int64_t()> oldest_kept = {};
+  /// The steps of the checkpoints from which the run can go on, ascending. Empty: there are none.
+  std::function<std::vector<std::int64_t>()> kept_steps = {};
   comm::VirtualClock* clock = nullptr;      ///< Of an emulated machine, for messages; null: there is none.
   models::TrainingLoss training_loss = {};  ///< Of what passes through the model without the engine.
 };

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/reader.hpp"
 #include "comm/watch/flight_recorder.hpp"
@@ -31,19 +32,20 @@ std::function<bool()> spoils_loss(const comm::Injection* injection) {
   return [injection] { return injection->spoils_loss(); };
 }
 
-/// The step of the oldest checkpoint that the run has left; 0: it has none.
-std::int64_t oldest_checkpoint(const RunConfig& config) {
+/// The steps of the checkpoints that the run has left, ascending.
+std::vector<std::int64_t> kept_steps(const RunConfig& config) {
   constexpr std::string_view kPrefix = "step-";
-  std::int64_t oldest = 0;
+  std::vector<std::int64_t> steps;
   std::error_code error;
   for (std::filesystem::directory_iterator next(checkpoints_folder(config), error), end;
        !error && next != end; next.increment(error)) {
     const auto name = next->path().filename().string();
     if (!name.starts_with(kPrefix)) continue;
     const auto step = parse_number<std::int64_t>(name.substr(kPrefix.size()));  // of others: of none
-    if (step) oldest = oldest == 0 ? *step : std::min(oldest, *step);
+    if (step) steps.push_back(*step);
   }
-  return oldest;
+  std::ranges::sort(steps);
+  return steps;
 }
 
 std::unique_ptr<comm::ClockedGroup> clocked(comm::Group* group, comm::VirtualClock& clock, int lanes = 1) {
@@ -134,7 +136,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, const fe
                      .keep_ledger = std::move(takes.ledger),
                      .counts_common = job.speaks_for_tensor_group(),
                      .folder = run_folder(config) + "/clients",
-                     .oldest_kept = [&config] { return oldest_checkpoint(config); },
+                     .kept_steps = [&config] { return kept_steps(config); },
                      .clock = job.virtual_clock(),
                      .training_loss = workload.training_loss})) {}
 

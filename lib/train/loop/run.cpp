@@ -108,8 +108,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   enter("each rank opens the dataset and builds the model");
   auto workload = make_workload(with_weights, place_of(job, recovery.may_lose_ranks()), library);
   if (resume) {
-    state::check_same_program(resume->info.program, *workload.model, config.model.name,
-                              resume->folder.string());
+    state::check_same_program(resume->info.program, *workload.model, resume->folder.string());
     workload.transformation = state::transformation_as_trained(
         resume->info.transformations, workload.dataset.info(), resume->folder.string());
   }

@@ -506,7 +506,8 @@ bool Trainer::is_exhausted() const {
   return selection_.is_exhausted(owes ? step_ - 1 : step_, checkpoints_.best());
 }
 
-// Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.
+// Without a validation split every epoch whose end is saved is the best so far. All ranks decide alike: the
+// loss is agreed.
 bool Trainer::is_best_so_far(const std::optional<EvaluationResult>& validation) {
   const Scores scores = validation
                             ? validation->total

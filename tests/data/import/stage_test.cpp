@@ -418,6 +418,63 @@ TEST_F(StageTest, ManyLargeChunksAreReadByHdf5OneByOneWhereAListOfThemWouldBeUse
   EXPECT_EQ(Dataset::open(folder / "staged/many", library).info().samples("train"), 3360);
 }
 
+TEST_F(StageTest, ManyLargeChunksThatAreNotThereAreRefused) {
+  {
+    const auto lock = library.lock();
+    const h5::File file = h5::create_file((folder / "claims.h5").string());
+    h5::create_chunked(file.id(), "x", h5::file_type(h5::ElementType::uint8).id(), {500'000, 1 << 20},
+                       {.chunk = {1, 1 << 20}});
+  }
+  expect_data_error(
+      error_of([&] {
+        open_columns(folder / "claims.h5", {{"/x", {ElementType::uint8}}}, library, {.few_reads = true});
+      }),
+      "more rows than its file holds");
+}
+
+TEST_F(StageTest, FilesThatAreHeldOutByNameOrFolderAreNotTrainedOn) {
+  const auto table = [&](const std::string& name, int rows) {
+    std::string text = "a,b,kind\n";
+    for (int i = 0; i < rows; ++i) text += std::to_string(i) + ",2," + (i % 2 == 0 ? "x" : "y") + "\n";
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_bytes(folder / name, text);
+  };
+  const auto samples = [&](const std::string& from, const std::string& split) {
+    StageOptions given{.name = from, .from = folder / from, .data_root = folder / "staged"};
+    stage(given, library);
+    return Dataset::open(folder / "staged" / from, library).info().samples(split);
+  };
+  table("capitals/Train.csv", 40);
+  table("capitals/Test.csv", 8);
+  EXPECT_EQ(samples("capitals", "test"), 8);
+  table("folders/train/part1.csv", 30);
+  table("folders/train/part2.csv", 10);
+  table("folders/test/part1.csv", 6);
+  EXPECT_EQ(samples("folders", "test"), 6);
+  table("alone/data.csv", 40);
+  table("alone/test-2.csv", 8);
+  expect_data_error(refusal({.name = "alone", .from = folder / "alone", .data_root = folder / "staged"}),
+                    "held out by its name, and no file is called train");
+  table("sites/testville.csv", 40);  // begins with a split, and is none
+  table("sites/valencia.csv", 40);
+  EXPECT_EQ(samples("sites", "train"), 64);
+  table("clinics/north/data.csv", 40);
+  table("clinics/south/data.csv", 40);
+  EXPECT_EQ(samples("clinics", "train"), 64);
+  EXPECT_THAT(Dataset::open(folder / "staged/clinics", library).info().sites,
+              ::testing::ElementsAre("north/data.csv", "south/data.csv"));
+}
+
+TEST_F(StageTest, AFewDatesInAnotherOrderAreRefused) {
+  std::string rows = "when,b,kind\n";
+  for (int i = 0; i < 40; ++i)
+    rows +=
+        "28.0" + std::to_string(1 + i % 9) + ".2024," + std::to_string(i) + (i % 2 == 0 ? ",x\n" : ",y\n");
+  write_bytes(folder / "table.csv", rows);
+  expect_data_error(refusal({.name = "table", .from = folder / "table.csv", .data_root = folder / "staged"}),
+                    "dates in 0 of 40 cells of the column when");
+}
+
 TEST_F(StageTest, AClassWhoseNameIsNotUtf8IsRefusedBeforeAnythingIsWritten) {
   write_bytes(folder / "table.csv", "a,b,kind\n1,2,Zw\xF6lf\n3,4,drei\n");
   StageOptions given{.name = "table", .from = folder / "table.csv", .data_root = folder / "staged"};

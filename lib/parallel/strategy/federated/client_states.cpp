@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -65,7 +66,7 @@ ClientStates::ClientStates(fs::path folder) : folder_(std::move(folder)) {
 fs::path ClientStates::folder_of(int client) const { return folder_ / fmt::format("{:05}", client); }
 
 void ClientStates::begin_round(const StrategyParts& parts, std::int64_t round) {
-  oldest_kept_ = parts.oldest_kept ? parts.oldest_kept() : 0;
+  kept_ = parts.kept_steps ? parts.kept_steps() : std::vector<std::int64_t>();
   if (std::exchange(begun_, true)) return;
   if (parts.data.rank() == 0) {
     std::error_code error;
@@ -96,7 +97,7 @@ void ClientStates::load(int client, std::int64_t round, at::Tensor& values) cons
 }
 
 void ClientStates::store(int client, std::int64_t round, const at::Tensor& values,
-                         std::int64_t oldest) const {
+                         const std::vector<std::int64_t>& kept) const {
   const auto folder = folder_of(client);
   std::error_code error;
   const bool is_new = fs::create_directories(folder, error);
@@ -114,12 +115,17 @@ void ClientStates::store(int client, std::int64_t round, const at::Tensor& value
     }
   }
   const auto all = states_in(folder);
-  std::int64_t needed = 0;  // the newest from which a run can go on after `oldest`
-  for (const auto& state : all) {
-    if (state.round <= oldest) needed = std::max(needed, state.round);
+  std::set<std::int64_t> needed;  // for each kept round the newest up to it
+  for (const auto after : kept) {
+    std::int64_t newest = 0;
+    for (const auto& state : all) {
+      if (state.round <= after) newest = std::max(newest, state.round);
+    }
+    needed.insert(newest);
   }
   for (const auto& state : all) {
-    if (state.round < needed) fs::remove(state.path, error);
+    const bool may_be_saved = kept.empty() || state.round > kept.back();
+    if (!may_be_saved && !needed.contains(state.round)) fs::remove(state.path, error);
   }
 }
 

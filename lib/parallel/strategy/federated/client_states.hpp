@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "parallel/strategy/strategy.hpp"
 
@@ -22,16 +23,18 @@ class ClientStates {
   /// process's first, the folder is made where it is not there, and states of later rounds, from a run that
   /// this one does again, are removed. Collective. Throws Error where the folder cannot be made or read.
   void begin_round(const StrategyParts& parts, std::int64_t round);
-  /// StrategyParts::oldest_kept() when the round began, for store().
-  std::int64_t oldest_kept() const { return oldest_kept_; }
+  /// StrategyParts::kept_steps() when the round began, for store().
+  const std::vector<std::int64_t>& kept() const { return kept_; }
 
   /// The client's state after the last round before `round` in which it handed in, into values [n]; zeros
   /// where there is none. Throws Error (exit code 4) where a file is not as long as the state, or unreadable.
   void load(int client, std::int64_t round, at::Tensor& values) const;
 
-  /// Keeps its state after `round`, and removes what no run needs that goes on after round `oldest` or a
-  /// later one. Throws Error (exit code 4) where the disk does not take it.
-  void store(int client, std::int64_t round, const at::Tensor& values, std::int64_t oldest) const;
+  /// Keeps its state after `round`. Of rounds up to the last of `kept`, ascending, those remain that a run
+  /// needs which goes on after one of them; of later ones a checkpoint may be on its way. Throws Error (exit
+  /// code 4) where the disk does not take it.
+  void store(int client, std::int64_t round, const at::Tensor& values,
+             const std::vector<std::int64_t>& kept) const;
 
   /// Removes all states of `round` and later ones: they are from a run that had gone further.
   void forget_from(std::int64_t round) const;
@@ -40,7 +43,7 @@ class ClientStates {
   std::filesystem::path folder_of(int client) const;
 
   std::filesystem::path folder_;
-  std::int64_t oldest_kept_ = 0;
+  std::vector<std::int64_t> kept_;
   bool begun_ = false;  // a round, by this process
 };
 

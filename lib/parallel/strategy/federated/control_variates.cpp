@@ -23,7 +23,7 @@ at::Tensor ControlVariates::change(const at::Tensor& update, double rates) {
 
 void ControlVariates::end_client(int client, std::int64_t round) {
   client_.add_(correction_);
-  states_.store(client, round, client_, states_.oldest_kept());
+  states_.store(client, round, client_, states_.kept());
 }
 
 void ControlVariates::update_server(const RoundSum& sum) {

@@ -48,7 +48,7 @@ void OwnModels::end_client(int client, std::int64_t round) {
     packed_.slice(0, first, end).copy_(buffer->value.flatten());
     first = end;
   }
-  states_.store(client, round, packed_, states_.oldest_kept());
+  states_.store(client, round, packed_, states_.kept());
 }
 
 void OwnModels::show(int client, std::int64_t round) { begin_client(client, round + 1); }

@@ -27,8 +27,8 @@ class ClientStatesTest : public testing::Test {
     EXPECT_TRUE(values.eq(values[0]).all().item<bool>());
     return values[0].item<double>();
   }
-  void store(int client, std::int64_t round, double value, std::int64_t oldest = 0) const {
-    states().store(client, round, at::full({3}, value, at::kFloat), oldest);
+  void store(int client, std::int64_t round, double value, const std::vector<std::int64_t>& kept = {}) const {
+    states().store(client, round, at::full({3}, value, at::kFloat), kept);
   }
   std::ptrdiff_t files(int client) const {
     const auto all = fs::directory_iterator(folder_ / ("0000" + std::to_string(client)));
@@ -53,12 +53,18 @@ TEST_F(ClientStatesTest, AClientHasTheStateOfItsNewestRoundBefore) {
   EXPECT_EQ(loaded(1, 6), 55);
 }
 
-TEST_F(ClientStatesTest, KeepsWhatARunNeedsThatGoesOnFromTheOldestCheckpoint) {
+TEST_F(ClientStatesTest, KeepsWhatARunNeedsThatGoesOnFromACheckpoint) {
   for (const std::int64_t round : {1, 4, 6, 9}) store(1, round, static_cast<double>(round));
   EXPECT_EQ(files(1), 4);
-  store(1, 12, 12, 7);  // from round 8 on the state of round 6 is read
+  store(1, 12, 12, {7});  // from round 8 on the state of round 6 is read
   EXPECT_EQ(files(1), 3);
   EXPECT_EQ(loaded(1, 8), 6);
+  for (const std::int64_t round : {13, 14, 15, 17}) store(1, round, static_cast<double>(round), {7, 14, 16});
+  EXPECT_EQ(loaded(1, 8), 6) << "the best of all, perhaps";
+  EXPECT_EQ(loaded(1, 15), 14);
+  EXPECT_EQ(loaded(1, 17), 15);
+  EXPECT_EQ(loaded(1, 18), 17);
+  EXPECT_EQ(files(1), 4);
 }
 
 TEST_F(ClientStatesTest, ForgetsWhatIsDoneAgain) {
