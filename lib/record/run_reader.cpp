@@ -50,16 +50,29 @@ bool writer_lives(const h5::File& file, const std::string& path) {
   return start_of_process(h5::read_int_attribute(file.id(), "pid")).has_value();
 }
 
+void keep_rows(Table& table, std::size_t rows) {
+  table.rows = rows;
+  for (auto& [name, values] : table.numbers) values.resize(rows);
+  for (auto& [name, values] : table.texts) values.resize(rows);
+}
+
 // Of a burst that was cut by a kill the last rows can be zeros; steps and epochs count from 1.
 Table without_cut_rows(Table table, const std::string& counter) {
   const auto found = table.numbers.find(counter);
   if (found == table.numbers.end()) return table;
   std::size_t rows = table.rows;
   while (rows > 0 && found->second[rows - 1] == 0) --rows;
-  table.rows = rows;
-  for (auto& [name, values] : table.numbers) values.resize(rows);
-  for (auto& [name, values] : table.texts) values.resize(rows);
+  keep_rows(table, rows);
   return table;
+}
+
+/// A row that a kill has cut has no kind. Such rows are the last ones.
+void without_cut_events(Table& events) {
+  const auto kinds = events.texts.find("kind");
+  if (kinds == events.texts.end()) return;
+  auto rows = events.rows;
+  while (rows > 0 && kinds->second[rows - 1].empty()) --rows;
+  keep_rows(events, rows);
 }
 
 RankRecord read_rank(hid_t group, int rank, Detail detail) {
@@ -67,6 +80,7 @@ RankRecord read_rank(hid_t group, int rank, Detail detail) {
   record.rank = rank;
   record.epochs = without_cut_rows(read_table(group, "epochs"), "epoch");
   record.events = read_table(group, "events");
+  without_cut_events(record.events);
   record.samples = without_cut_rows(read_table(group, "samples"), "epoch");
   if (detail == Detail::steps) record.steps = without_cut_rows(read_table(group, "steps"), "step");
   return record;

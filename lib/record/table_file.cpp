@@ -97,6 +97,13 @@ std::uint64_t bytes_of_file(const h5::Dataset& dataset) {
   return h5::file_bytes(file);
 }
 
+/// dtrain writes tables uncompressed: one larger than its file is none of ours, and would take the memory.
+void require_rows(const h5::Dataset& dataset, std::uint64_t rows, std::size_t row_bytes) {
+  const std::uint64_t most = std::max(kAlwaysAllowed, bytes_of_file(dataset));
+  if (row_bytes > 0 && rows > most / row_bytes)
+    throw Error("says that it has more rows than its file holds", {.subject = h5::describe(dataset.id())});
+}
+
 }  // namespace
 
 TableFile::TableFile(hid_t location, const std::string& path, const std::vector<Column>& columns,
@@ -119,9 +126,11 @@ void TableFile::append(const void* rows, std::size_t count) {
 
 std::size_t count_rows(hid_t location, const std::string& path) {
   const h5::SilentErrors silent;
-  const h5::Shape shape = h5::info(h5::open_dataset(location, path)).shape;
-  if (shape.size() != 1) throw Error("is not a list of rows", {.subject = path});
-  return shape[0];
+  const h5::Dataset dataset = h5::open_dataset(location, path);
+  const auto info = h5::info(dataset);
+  if (info.shape.size() != 1) throw Error("is not a list of rows", {.subject = path});
+  require_rows(dataset, info.shape[0], info.element_bytes);
+  return info.shape[0];
 }
 
 void read_rows_into(hid_t location, const std::string& path, const std::vector<Column>& columns,
@@ -139,10 +148,7 @@ Table read_table(hid_t location, const std::string& path) {
   const ReadPlan plan = plan_reading(dataset);
   const h5::Shape shape = h5::info(dataset).shape;
   if (shape.size() != 1) throw Error("is not a list of rows", {.subject = h5::describe(dataset.id())});
-  // dtrain writes them uncompressed: a table larger than its file is none of ours, and would take the memory.
-  const std::uint64_t most = std::max(kAlwaysAllowed, bytes_of_file(dataset));
-  if (plan.row_bytes > 0 && shape[0] > most / plan.row_bytes)
-    throw Error("says that it has more rows than its file holds", {.subject = h5::describe(dataset.id())});
+  require_rows(dataset, shape[0], plan.row_bytes);
   Table table;
   table.rows = shape[0];
   std::vector<char> bytes(table.rows * plan.row_bytes);

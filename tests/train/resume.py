@@ -339,6 +339,21 @@ def a_run_from_another_goes_on_by_the_same_command(binary, folder):
     assert not bits(*(last(folder / "runs" / name, 20) for name in ("unbroken", "requeued")))
 
 
+def goes_on_from_tables_with_impossible_rows(binary, folder):
+    """A table that says it has 10^12 rows is none that a run would take over, and no reason to want memory."""
+    common = ["--model", "mlp", "--threads", 1, "--checkpoint-every", "5steps", "--quiet", "--name", "impossible"]
+    run(binary, 1, *common, "--limit-steps", 10, cwd=folder)
+    for name, table in (("results.h5", "epochs"), ("ranks/rank-00000.h5", "steps")):
+        path = folder / "runs/impossible" / name
+        if path.exists():
+            with h5py.File(path, "r+") as file:
+                file[table].resize((10**12,))
+    said = run(binary, 1, *common, "--limit-steps", 15, cwd=folder)
+    assert (folder / "runs/impossible/results.h5.damaged").exists(), (said.stdout, said.stderr)
+    with h5py.File(folder / "runs/impossible/results.h5") as file:
+        assert file["ranks/00000/steps"]["step"][-1] == 15
+
+
 def later_checkpoints_clear_a_failure(binary, folder):
     """Room comes back: the run can be resumed, so that it has not failed."""
     command = ["bash", "-c", 'trap "" XFSZ; exec "$@"', "bash", str(binary), "--model", "mlp", "--optimizer", "adam", "--threads", "1",
@@ -401,6 +416,7 @@ def main():
         survives_a_small_disk(binary, folder)
         writes_the_best_when_it_happens(binary, folder)
         a_run_from_another_goes_on_by_the_same_command(binary, folder)
+        goes_on_from_tables_with_impossible_rows(binary, folder)
         later_checkpoints_clear_a_failure(binary, folder)
         waits_for_a_slow_disk(binary, folder)
         needs_a_folder_that_all_see(binary, folder)
