@@ -148,6 +148,14 @@ Task plan_command(const Words& words, const Environment&) {
   if (const auto help = parse(parser, words)) return print_task(*help);
   parallel::parse_pipelining(given.schedule);
   check_count(given.virtual_stages, "--virtual-stages");
+  require(given.schedule == "interleaved" || parser.count("--virtual-stages") == 0,
+          "is of another schedule than " + given.schedule,
+          {.subject = "--virtual-stages",
+           .advice = "add --schedule interleaved, or leave it out",
+           .code = ExitCode::usage});
+  require(given.micro_batches > 0 || parser.count("--micro-batches") == 0,
+          fmt::format("{} is too small", given.micro_batches),
+          {.subject = "--micro-batches", .advice = "use 1 or more", .code = ExitCode::usage});
   if (!given.cluster.empty()) {
     require(given.pipe == 0, "each length of a pipeline is tried",
             {.subject = "--pipe", .advice = "leave it out", .code = ExitCode::usage});
@@ -155,7 +163,7 @@ Task plan_command(const Words& words, const Environment&) {
             .together = {}};
   }
   for (const char* option : {"--model", "--model-option", "--memory", "--dataset", "--global-batch",
-                             "--optimizer", "--precision", "--data-root", "--all"})
+                             "--optimizer", "--precision", "--data-root", "--plugin", "--all"})
     require(parser.count(option) == 0, "is for the choice of a mesh",
             {.subject = option, .advice = "add --cluster NODESxRANKS", .code = ExitCode::usage});
   if (given.pipe == 0 && parser.count("--pipe") == 0) given.pipe = 2;

@@ -179,6 +179,9 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--memory", "--cluster"], "plan", "--memory", "4GiB")
         self.refuse(2, ["--cluster", "384x8"], "plan", "--cluster", "many")
         self.refuse(2, ["--pipe", "leave it out"], "plan", "--cluster", "2x2", "--pipe", "2")
+        self.refuse(2, ["--virtual-stages", "--schedule interleaved"], "plan", "--cluster", "2x2", "--virtual-stages", "3")
+        self.refuse(2, ["--micro-batches", "-3 is too small"], "plan", "--cluster", "2x2", "--micro-batches", "-3")
+        self.refuse(2, ["--plugin", "--cluster"], "plan", "--plugin", "nowhere.so")
 
     def test_option_like_no_other(self):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
