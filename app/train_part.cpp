@@ -124,16 +124,17 @@ std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& conf
   const bool is_path = resume != "auto" && resume != "none";
   const bool from_start = !goes_on || config.output.overwrite;  // what lies there is not this run's
   const RunFolder folder(train::run_folder(config));
-  bool again = false;
-  if (is_path && !config.output.overwrite)
-    on_first_rank(world, [&] { again = folder.was_begun_from(resume); });
-  again = world.max(static_cast<std::int64_t>(again)) == 1;
+  const auto first_rank_finds = [&world](const auto& look) {
+    bool found = false;
+    on_first_rank(world, [&] { found = look(); });
+    return world.max(static_cast<std::int64_t>(found)) == 1;
+  };
+  const bool again =
+      is_path && !config.output.overwrite && first_rank_finds([&] { return folder.was_begun_from(resume); });
   if (from_start && is_path && !again) return state::resume_point(resume, world);
   if (config.output.overwrite || (!goes_on && resume == "none")) return std::nullopt;
-  bool can_go_on = false;
-  on_first_rank(world, [&] { can_go_on = goes_on ? folder.has_checkpoints() : folder.can_go_on(config); });
-  if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)
-    return state::newest_valid(train::checkpoints_folder(config), world);
+  const auto can_go_on = [&] { return goes_on ? folder.has_checkpoints() : folder.can_go_on(config); };
+  if (first_rank_finds(can_go_on)) return state::newest_valid(train::checkpoints_folder(config), world);
   return is_path ? std::optional(state::resume_point(resume, world)) : std::nullopt;
 }
 

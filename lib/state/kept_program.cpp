@@ -32,8 +32,9 @@ std::optional<std::string> kept_constants(const fs::path& checkpoint) {
   for (const auto& run : run_folders(checkpoint)) {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(run / "program", ignored)) {
+      if (entry.path().extension() != ".constants") continue;
       std::string line;
-      std::ifstream file(entry.path().extension() == ".constants" ? entry.path() : fs::path());
+      std::ifstream file(entry.path());
       if (std::getline(file, line)) return line;
     }
   }

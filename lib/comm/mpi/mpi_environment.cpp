@@ -24,8 +24,8 @@
 namespace dtrain::comm {
 namespace {
 
-constexpr double kMostNoticeS =
-    5.0;                     // a machine with more ranks than cores tells MPI late of what is known already
+// A machine with more ranks than cores tells MPI late of what is known already.
+constexpr double kMostNoticeS = 5.0;
 constexpr int kShrinks = 3;  // where ranks die meanwhile
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};

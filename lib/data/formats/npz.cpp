@@ -85,6 +85,18 @@ Originals read_pair(const StageOptions& options, const Arrays& arrays, const std
   return from_arrays(x, y, where(inputs), where(targets), options.task);
 }
 
+/// Names the inputs of splits that lie unused beside `inputs`.
+void add_remarks(const Arrays& arrays, const std::string& inputs, std::vector<std::string>& remarks) {
+  const std::string shown = printable(inputs, 100);
+  for (const auto& [split, words] : split_words()) {
+    const auto unused = array_name_in(arrays, inputs, words);
+    if (unused.empty() || unused == inputs) continue;
+    remarks.push_back(
+        fmt::format("left out: {}, which would be of the split {} if {} were called train_{} or {}_train",
+                    printable(unused, 100), split, shown, shown, shown));
+  }
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<const Column>> read_npz_arrays(const std::filesystem::path& file,
@@ -104,15 +116,7 @@ Originals read_npz(const StageOptions& options) {
   const bool named = !named_arrays(options.inputs).empty();
   if ((named || arrays.contains(options.inputs)) && arrays.contains(options.targets)) {
     found = read_pair(options, arrays, options.inputs, options.targets);
-    for (const auto& [split, words] : split_words()) {
-      const auto unused = named ? std::string() : array_name_in(arrays, options.inputs, words);
-      if (!unused.empty() && unused != options.inputs)
-        found.remarks.push_back(
-            fmt::format("left out: {}, which would be of the split {} if {} were called "
-                        "train_{} or {}_train",
-                        printable(unused, 100), split, printable(options.inputs, 100),
-                        printable(options.inputs, 100), printable(options.inputs, 100)));
-    }
+    if (!named) add_remarks(arrays, options.inputs, found.remarks);
   } else {
     for (const auto& [split, words] : split_words()) {
       const auto inputs = array_name_in(arrays, options.inputs, words);

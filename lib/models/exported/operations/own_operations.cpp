@@ -63,7 +63,7 @@ class ConvolutionOperation final : public Operation {
   Conv2d::Geometry geometry_;
 };
 
-/// With kernel 1 and no padding, where dtrain's own does not fit.
+/// With kernel 1, no padding and a stride, where dtrain's own does not fit.
 class PointwiseOperation final : public Operation {
  public:
   PointwiseOperation(const Given& given, Shape stride, std::int64_t groups)
@@ -74,15 +74,8 @@ class PointwiseOperation final : public Operation {
         stride_(std::move(stride)),
         groups_(groups) {}
   void run(Workspace& work) override {
-    at::Tensor input = work.tensors[from_];
-    Shape stride = stride_;
-    if (strided_kernel_strays(input)) {
-      input = input.slice(2, 0, std::nullopt, stride[0]).slice(3, 0, std::nullopt, stride[1]);
-      stride = {1, 1};
-    }
     const auto bias = bias_ ? std::optional(work.tensors[*bias_]) : std::nullopt;
-    work.tensors[to_] =
-        at::conv2d(input, work.tensors[weight_], bias, stride, Shape{0, 0}, Shape{1, 1}, groups_);
+    work.tensors[to_] = strided_pointwise(work.tensors[from_], work.tensors[weight_], bias, stride_, groups_);
   }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <c10/core/MemoryFormat.h>
 
+#include <optional>
+
 #include "models/layer.hpp"
 
 namespace dtrain::models {
@@ -78,11 +80,10 @@ Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter*
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
                       const Parameter& parameter);
 
-/// Whether LibTorch 2.11 may write outside its memory in the backward of a convolution of `input` with kernel
-/// 1, no padding and a stride above 1: on CPUs in bf16, with few channels, an odd number of samples and
-/// several threads. Then each stride-th element is to be taken first, and convolved with stride 1.
-/// perf/results/random/README.md has the lines that show it.
-bool strided_kernel_strays(const at::Tensor& input);
+/// LibTorch's convolution with kernel 1 and no padding. `stride`: down and right, above 1 in one of them.
+at::Tensor strided_pointwise(const at::Tensor& input, const at::Tensor& weight,
+                             const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                             std::int64_t groups);
 
 /// The operation, by the fastest way there is; `bias` may be null.
 at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,

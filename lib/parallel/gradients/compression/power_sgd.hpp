@@ -19,8 +19,8 @@ namespace dtrain::parallel {
 struct LowRankMatrix {
   std::size_t begin = 0;  ///< In the bucket.
   kernels::LowRankSize size;
-  float* error =
-      nullptr;  ///< [rows, columns]: what this node has not sent yet of a sample. Null where none is kept.
+  /// [rows, columns]: what this node has not sent yet, for one sample. Null where none is kept.
+  float* error = nullptr;
   float* factor = nullptr;   ///< [rank, columns]: the right one, from step to step; the same on all nodes.
   std::uint32_t number = 0;  ///< Among all.
 
