@@ -192,6 +192,15 @@ class ImagesTest(unittest.TestCase):
         (self.folder / "t.csv").write_text("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(30)))
         self.refuse(2, ["--skip-broken", "csv"], "--skip-broken", source="t.csv")
 
+    def test_a_class_of_two_folders_is_said(self):
+        for kind in ("cats", "dogs"):
+            for year in ("2020", "2021"):
+                for i in range(5):
+                    self.save(f"{kind}/{year}/{i}.png", self.colours())
+        info, _, said = self.stage()
+        self.assertEqual(info["classes"], ["2020", "2021"])
+        self.assertIn("innermost folder of an image: cats/2020 and dogs/2020 are both of the class 2020", " ".join(said.split()))
+
     def test_a_zip_of_images_is_trained_on_and_predicted_from_files(self):
         for i in range(40):
             image = np.full((12, 12, 3), 60 if i % 2 else 180, np.uint8) + self.rng.integers(0, 20, (12, 12, 3)).astype(np.uint8)

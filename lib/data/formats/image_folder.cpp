@@ -208,6 +208,24 @@ std::vector<std::int64_t> targets_of_labels(const std::vector<std::string>& labe
   return targets;
 }
 
+/// The classes that images from different folders share, such as 2020 of cats/2020 and dogs/2020.
+void add_shared_classes(const std::set<fs::path>& folders, std::vector<std::string>& remarks) {
+  std::map<std::string, fs::path> above;  // of each class, without folders of splits
+  for (const fs::path& folder : folders) {
+    fs::path parent;
+    for (const auto& part : folder.parent_path())
+      if (!is_folder_of_split(part.string())) parent /= part;
+    const std::string label = folder.filename().string();
+    const auto [first, is_new] = above.emplace(label, parent);
+    if (is_new || first->second == parent) continue;
+    remarks.push_back(
+        fmt::format("a class is the innermost folder of an image: {} and {} are both of the class {}",
+                    printable((first->second / label).generic_string(), 100),
+                    printable((parent / label).generic_string(), 100), printable(label, 60)));
+    return;
+  }
+}
+
 void add_image_remarks(const Gathered& gathered, std::int64_t others, std::vector<std::string>& remarks) {
   if (!gathered.broken().empty())
     remarks.push_back(fmt::format("{} broken image{} left out: {}{}", gathered.broken().size(),
@@ -265,6 +283,7 @@ Originals read_image_folder(const StageOptions& options) {
                            column_from(targets_of_labels(pictures.labels, found.classes), {})};
   }
   add_image_remarks(gathered, others, found.remarks);
+  add_shared_classes(gathered.folders(), found.remarks);
   found.sources = source_list(options.from, hashes);
   return found;
 }

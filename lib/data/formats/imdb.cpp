@@ -64,7 +64,7 @@ struct Review {
 
 bool is_imdb_file(const OriginalFile& file) { return place_of(file.name).has_value(); }
 
-Originals read_imdb(const std::filesystem::path& from, const TextOptions& options, std::uint64_t seed) {
+Originals read_imdb(const std::filesystem::path& from, const TextOptions& options, const SplitRule& rule) {
   const auto is_labelled = [](const std::string& name) {
     const auto place = place_of(name);
     return place && place->folder != "unsup";
@@ -94,7 +94,7 @@ Originals read_imdb(const std::filesystem::path& from, const TextOptions& option
       splits[split].targets.push_back(review.target);
     }
   }
-  Originals found = classified_originals(splits, {"neg", "pos"}, options, seed);
+  Originals found = classified_originals(splits, {"neg", "pos"}, options, rule);
   found.tokenizer.value().blanks = kPageBreaks;
   found.sources = source_list(from);
   return found;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "core/printable.hpp"
 #include "data/formats/npy.hpp"
 #include "data/formats/packed_arrays.hpp"
+#include "data/formats/split_names.hpp"
 #include "data/import/archive.hpp"
 #include "data/import/source_list.hpp"
 
@@ -20,12 +22,7 @@ namespace {
 
 using Arrays = std::map<std::string, std::string>;  // contents of the files, by name without .npy
 
-/// What a split is called in the names of its arrays.
-const std::vector<std::pair<std::string, std::vector<std::string>>>& split_words() {
-  static const std::vector<std::pair<std::string, std::vector<std::string>>> kWords = {
-      {"train", {"train"}}, {"validation", {"val", "valid", "validation"}}, {"test", {"test"}}};
-  return kWords;
-}
+constexpr std::array<const char*, 3> kSplits = {"train", "validation", "test"};
 
 std::string array_names(const Arrays& arrays) {
   std::vector<std::string> names;
@@ -46,10 +43,9 @@ Arrays read_members(const std::filesystem::path& file) {
   return arrays;
 }
 
-/// The array called `name`, or that of a split; empty: there is none.
-std::string array_name_in(const Arrays& arrays, const std::string& name,
-                          const std::vector<std::string>& words) {
-  for (const auto& word : words)
+/// The array called `name` of a split, such as x_train; empty: there is none.
+std::string array_name_in(const Arrays& arrays, const std::string& name, const std::string& split) {
+  for (const auto& word : words_of_split(split))
     for (const auto& found : {name + "_" + word, word + "_" + name})
       if (arrays.contains(found)) return found;
   return {};
@@ -88,8 +84,8 @@ Originals read_pair(const StageOptions& options, const Arrays& arrays, const std
 /// Names the inputs of splits that lie unused beside `inputs`.
 void add_remarks(const Arrays& arrays, const std::string& inputs, std::vector<std::string>& remarks) {
   const std::string shown = printable(inputs, 100);
-  for (const auto& [split, words] : split_words()) {
-    const auto unused = array_name_in(arrays, inputs, words);
+  for (const std::string split : kSplits) {
+    const auto unused = array_name_in(arrays, inputs, split);
     if (unused.empty() || unused == inputs) continue;
     remarks.push_back(
         fmt::format("left out: {}, which would be of the split {} if {} were called train_{} or {}_train",
@@ -118,9 +114,9 @@ Originals read_npz(const StageOptions& options) {
     found = read_pair(options, arrays, options.inputs, options.targets);
     if (!named) add_remarks(arrays, options.inputs, found.remarks);
   } else {
-    for (const auto& [split, words] : split_words()) {
-      const auto inputs = array_name_in(arrays, options.inputs, words);
-      const auto targets = array_name_in(arrays, options.targets, words);
+    for (const std::string split : kSplits) {
+      const auto inputs = array_name_in(arrays, options.inputs, split);
+      const auto targets = array_name_in(arrays, options.targets, split);
       if (inputs.empty() && targets.empty() && split != "train") continue;
       if (inputs.empty() || targets.empty())
         throw data_error(

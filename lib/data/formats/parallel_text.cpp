@@ -73,7 +73,7 @@ bool is_parallel_file(const OriginalFile& file) {
 }
 
 Originals read_parallel_text(const std::filesystem::path& from, const TextOptions& options,
-                             std::uint64_t seed) {
+                             const SplitRule& rule) {
   std::set<std::string> there;
   const auto is_side = [](const std::string& name) {
     const Named parts = parts_of(name);
@@ -118,7 +118,7 @@ Originals read_parallel_text(const std::filesystem::path& from, const TextOption
                            " has " + std::to_string(pairs.targets.size()),
                        from_file.origin, "give files whose lines are each other's translations");
   }
-  Originals found = translation_originals(splits, options, seed);
+  Originals found = translation_originals(splits, options, rule);
   for (const std::string& stem : left_out)
     found.remarks.push_back(
         fmt::format("left out: {}.{} and {}.{}, since another pair of files is the split {} already: "

@@ -5,6 +5,7 @@
 
 #include "data/import/archive.hpp"
 #include "data/import/originals.hpp"
+#include "data/import/split_plan.hpp"
 #include "data/text/text_options.hpp"
 
 namespace dtrain::data {
@@ -19,6 +20,6 @@ bool is_parallel_file(const OriginalFile& file);
 /// the order of their names. Throws usage_error for languages that are not there or not clear, data_error
 /// naming the file: unequal counts of lines, a blank line, text that is not UTF-8.
 Originals read_parallel_text(const std::filesystem::path& from, const TextOptions& options,
-                             std::uint64_t seed);
+                             const SplitRule& rule);
 
 }  // namespace dtrain::data

@@ -16,6 +16,15 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
+/// With a line feed at each line's end where systems write a carriage return before it.
+std::string with_line_feeds(std::string text) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != '\r' || i + 1 == text.size() || text[i + 1] != '\n') text[end++] = text[i];
+  text.resize(end);
+  return text;
+}
+
 }  // namespace
 
 bool is_plain_text_file(const OriginalFile& file) {
@@ -50,7 +59,7 @@ Originals read_plain_text(const std::filesystem::path& from, const TextOptions& 
     throw data_error("holds no text to train on", from.string(), "give a .txt file");
   const std::string subject = files.at("train").origin;
   std::map<std::string, std::string> splits;
-  for (auto& [split, file] : files) splits[split] = std::move(file.content);
+  for (auto& [split, file] : files) splits[split] = with_line_feeds(std::move(file.content));
   Originals found = running_originals(std::move(splits), options, subject);
   found.sources = source_list(from);
   return found;

@@ -43,6 +43,13 @@ std::optional<std::string> split_of_word(std::string_view word) {
   return found == kWords.end() ? std::nullopt : std::optional<std::string>(found->split);
 }
 
+std::vector<std::string> words_of_split(std::string_view split) {
+  std::vector<std::string> words;
+  for (const SplitWord& one : kWords)
+    if (one.split == split) words.emplace_back(one.word);
+  return words;
+}
+
 std::optional<std::string> split_of_name(std::string_view base) {
   const std::string name = in_lower_case(base);
   const auto found =

@@ -20,6 +20,9 @@ namespace {
 
 constexpr std::size_t kMostLabels = 100;
 constexpr std::size_t kMostWordsOfNumbers = 20;  // such as 0, 1, 2 and 3+: labels
+// A word that one cell of 20 or fewer has beside three different numbers, such as 'missing', is no label.
+constexpr std::size_t kFewestOfAScale = 3;
+constexpr std::int64_t kOthersPerStray = 20;
 
 double number_of(std::string_view cell) {
   double number = std::numeric_limits<double>::quiet_NaN();
@@ -119,12 +122,14 @@ struct MeantKind {
 };
 
 /// Refuses a column most of whose cells are of the kind, or were meant to be. A few different values may be
-/// labels, unless each that cannot be read is sure to be none.
+/// labels, unless each that cannot be read is sure to be none, or is a rare word.
 void require_plain(const MeantKind& kind, std::span<const TableText> files, const TableColumn& column) {
   if (column.numeric || column.dates || column.empty) return;
   std::set<std::string_view> values;
   std::int64_t read = 0;
   std::int64_t meant = 0;  // those among them
+  std::int64_t words = 0;  // of those that cannot be read: without a digit
+  std::set<std::string_view> different;
   bool sure = true;
   std::string odd;  // the first that cannot be read
   std::string place;
@@ -136,15 +141,24 @@ void require_plain(const MeantKind& kind, std::span<const TableText> files, cons
       read += plain ? 1 : 0;
       meant += plain || kind.was_meant(cell) ? 1 : 0;
       values.insert(cell);
+      if (plain) different.insert(cell);
+      words += plain || cell.find_first_of("0123456789") != std::string_view::npos ? 0 : 1;
       sure = sure && (plain || kind.is_sure(cell));
       if (plain || !odd.empty()) continue;
       odd = printable(cell, 40);
       place = fmt::format("line {} of {}", file.line(row), file.origin());
     }
-  if ((values.size() <= kMostWordsOfNumbers && !sure) || 2 * meant < column.values) return;
+  const bool few = values.size() <= kMostWordsOfNumbers;
+  const bool stray = different.size() >= kFewestOfAScale && words == column.values - read &&
+                     kOthersPerStray * words <= column.values;
+  if ((few && !sure && !stray) || 2 * meant < column.values) return;
   const std::string remedy =
-      sure && values.size() <= kMostWordsOfNumbers
-          ? "write numbers like -1234.5, and labels without a comma, such as 1+2"
+      few && stray
+          ? fmt::format(
+                "correct it, say that it stands for a gap with --na-values '{}', or write numbers that "
+                "are labels with a letter, such as c1",
+                odd)
+      : few ? "write numbers like -1234.5, and labels without a comma, such as 1+2"
       : 2 * read < column.values
           ? fmt::format("write {} like {}, or leave the column out with --ignore {}", kind.plural, kind.like,
                         column.name)

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -21,6 +22,21 @@ bool read_any_number(std::string_view cell, double& number) {
   const auto read = parse_number<double>(cell);
   number = read.value_or(number);
   return read.has_value();
+}
+
+/// Whether each of these numbers is above the one before, or each is below it.
+bool rise_or_fall(std::span<const double> numbers) {
+  return std::ranges::adjacent_find(numbers, std::greater_equal<>()) == numbers.end() ||
+         std::ranges::adjacent_find(numbers, std::less_equal<>()) == numbers.end();
+}
+
+/// Whether they do, three or more, by equal steps.
+bool are_evenly_spaced(std::span<const double> numbers) {
+  if (numbers.size() < 3 || !rise_or_fall(numbers)) return false;
+  const double step = numbers[1] - numbers[0];
+  for (std::size_t i = 2; i < numbers.size(); ++i)
+    if (std::abs(numbers[i] - numbers[i - 1] - step) > 1e-6 * std::abs(step)) return false;
+  return true;
 }
 
 }  // namespace
@@ -150,6 +166,34 @@ bool TableText::has_numbers_below(std::size_t column) const {
   return found;
 }
 
+/// What these columns of a row have; nothing unless all are numbers.
+std::vector<double> TableText::numbers_of(std::int64_t row, const std::vector<std::size_t>& columns) const {
+  std::vector<double> numbers;
+  for (const std::size_t column : columns)
+    if (!read_number(cell(row, column), numbers.emplace_back())) return {};
+  return numbers;
+}
+
+/// Whether the numbers of the first row name their columns, as wavelengths and years do. `words`: those of
+/// the first row that are no numbers.
+bool TableText::first_row_is_scale(const std::vector<std::size_t>& words,
+                                   const std::vector<std::size_t>& numbered) const {
+  // So many values of a sample do not rise or fall by chance; without words beside them it takes more.
+  constexpr std::size_t kFewest = 6;
+  constexpr std::size_t kSurely = 8;
+  const auto first = numbers_of(0, numbered);
+  const auto second = numbers_of(1, numbered);
+  const bool even = are_evenly_spaced(first);
+  const bool scale = even || (first.size() >= kFewest && rise_or_fall(first));
+  const bool all_rows_are_so = !second.empty() && rise_or_fall(second);
+  if (!scale) return false;
+  if (std::ranges::any_of(words, [this](auto column) { return has_numbers_below(column); }))
+    return even || !all_rows_are_so;
+  if (first.size() >= kSurely) return !all_rows_are_so || (even && !words.empty());
+  return even && !words.empty() && !are_evenly_spaced(second) &&
+         std::ranges::none_of(numbered, [this](auto column) { return occurs_below(column); });
+}
+
 bool TableText::first_row_is_header(const std::vector<std::string>& gaps) const {
   std::vector<std::size_t> words;
   std::vector<std::size_t> numbered;
@@ -174,7 +218,8 @@ bool TableText::first_row_is_header(const std::vector<std::string>& gaps) const 
   if (numbers.empty()) return gap || !words.empty();
   if (rows() == 1) return false;
   for (std::size_t i = 0; i < numbers.size(); ++i)
-    if (numbers[i] != std::floor(numbers[0]) + static_cast<double>(i)) return false;
+    if (numbers[i] != std::floor(numbers[0]) + static_cast<double>(i))
+      return first_row_is_scale(words, numbered);
   constexpr std::size_t kFewestNumbered = 3;  // fewer may well be a row of values
   if (words.empty()) return numbers.size() == width_ && width_ >= kFewestNumbered && numbers[0] == 0;
   const bool counted = numbers.size() > 1;

@@ -20,7 +20,9 @@ namespace dtrain::data {
 namespace {
 
 constexpr std::string_view kClassNames = "classes.txt";
-const std::vector<std::string> kBackslash = {"\\"};  // a space stands for each
+// A space stands for each: a backslash is a line break in AG News, and \n is one in most others.
+const std::vector<std::string> kBackslash = {"\\"};
+const std::vector<std::string> kEscapes = {"\\n", "\\"};
 
 bool is_csv(std::string_view name) { return name.ends_with(".csv"); }
 
@@ -35,7 +37,19 @@ struct Rows {
 std::string text_of(const std::vector<std::string_view>& cells) {
   std::string text;
   for (std::size_t i = 1; i < cells.size(); ++i) text.append(i > 1 ? " " : "").append(cells[i]);
-  return with_spaces(std::move(text), kBackslash);
+  return text;
+}
+
+/// What stands for a line break: \n where most backslashes are before an n.
+const std::vector<std::string>& line_breaks_of(const std::vector<std::string>& texts) {
+  std::int64_t backslashes = 0;
+  std::int64_t escapes = 0;
+  for (const std::string& text : texts)
+    for (std::size_t at = text.find('\\'); at != std::string::npos; at = text.find('\\', at + 1)) {
+      ++backslashes;
+      escapes += text.compare(at, 2, kEscapes.front()) == 0 ? 1 : 0;
+    }
+  return 2 * escapes > backslashes ? kEscapes : kBackslash;
 }
 
 Rows read_rows(const OriginalFile& file) {
@@ -56,7 +70,8 @@ Rows read_rows(const OriginalFile& file) {
     if (!label)
       throw fail("has the class '" + std::string(cells[0]) + "', which is no number", "number the classes");
     std::string text = text_of(cells);
-    if (is_blank(text)) throw fail("is an empty document", "remove it, or give it its text");
+    if (is_blank(with_spaces(text, kBackslash)))
+      throw fail("is an empty document", "remove it, or give it its text");
     rows.labels.push_back(*label);
     rows.lines.push_back(reader.line());
     rows.texts.push_back(std::move(text));
@@ -121,7 +136,8 @@ bool is_text_csv_file(const OriginalFile& file) {
 
 std::vector<std::string> texts_of_csv(const OriginalFile& file) { return read_rows(file).texts; }
 
-Originals read_text_csv(const std::filesystem::path& from, const TextOptions& options, std::uint64_t seed) {
+Originals read_text_csv(const std::filesystem::path& from, const TextOptions& options,
+                        const SplitRule& rule) {
   std::map<std::string, Rows> files;
   std::vector<std::string> names;
   const auto wants = [](const std::string& name) { return is_csv(name) || base_name(name) == kClassNames; };
@@ -144,10 +160,13 @@ Originals read_text_csv(const std::filesystem::path& from, const TextOptions& op
   if (!files.contains("train"))
     throw data_error("holds no train.csv", from.string(), "give rows class,text to train on");
   const Classes classes = classes_of(files.at("train"), std::move(names));
+  const auto& blanks = line_breaks_of(files.at("train").texts);
+  for (auto& [split, rows] : files)
+    for (std::string& text : rows.texts) text = with_spaces(std::move(text), blanks);
   std::map<std::string, ClassifiedTexts> splits;
   for (auto& [split, rows] : files) splits[split] = with_targets(std::move(rows), classes);
-  Originals found = classified_originals(splits, classes.names, options, seed);
-  found.tokenizer.value().blanks = kBackslash;
+  Originals found = classified_originals(splits, classes.names, options, rule);
+  found.tokenizer.value().blanks = blanks;
   found.sources = source_list(from);
   return found;
 }

@@ -62,6 +62,13 @@ bool read_each(const fs::path& from, const fs::path& disk_file, std::size_t most
   return true;
 }
 
+/// Where a member of an archive lies if the archive NAME.zip was unpacked into a folder NAME beside it.
+fs::path unpacked_place(const fs::path& root, const fs::path& disk_file, const std::string& name) {
+  const std::string base = disk_file.filename().string();
+  const fs::path folder = disk_file.parent_path();
+  return folder / base.substr(0, base.find('.', 1)) / (root / name).lexically_relative(folder);
+}
+
 /// By folder and name, as paths compare. Paths themselves compare part by part, ten times slower than text.
 std::vector<fs::path> sorted(const std::vector<fs::path>& files) {
   std::vector<std::pair<std::string, std::size_t>> keys;
@@ -124,6 +131,10 @@ void visit_files(const fs::path& from, const std::function<bool(OriginalFile&)>&
       const auto [first, is_new] = seen.emplace(file.name, file.origin);
       if (!is_new)
         throw data_error("is there twice, also as " + first->second, file.origin, "leave one of them");
+      std::error_code ignored;
+      const fs::path unpacked = unpacked_place(root, disk_file, file.name);
+      if (disk_file != from && !file.as_stored && fs::exists(unpacked, ignored))
+        throw data_error("is there twice, also as " + unpacked.string(), file.origin, "leave one of them");
       if (!visit(file)) return;
       file.content = {};
     }

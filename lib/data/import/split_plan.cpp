@@ -25,8 +25,9 @@ std::vector<std::vector<std::int64_t>> shuffled_strata(std::int64_t samples,
   return shuffled;
 }
 
-/// How many samples each stratum gives to one tenth.
-std::vector<std::int64_t> shares(const std::vector<std::vector<std::int64_t>>& strata, std::int64_t samples) {
+/// How many samples each stratum gives to each of `splits` tenths.
+std::vector<std::int64_t> shares(const std::vector<std::vector<std::int64_t>>& strata, std::int64_t samples,
+                                 std::int64_t splits) {
   std::vector<std::int64_t> share;
   std::vector<std::size_t> by_remainder(strata.size());
   std::iota(by_remainder.begin(), by_remainder.end(), std::size_t{0});
@@ -35,7 +36,17 @@ std::vector<std::int64_t> shares(const std::vector<std::vector<std::int64_t>>& s
     return strata[a].size() % 10 > strata[b].size() % 10;
   });
   std::int64_t missing = tenth_of(samples) - std::accumulate(share.begin(), share.end(), std::int64_t{0});
-  for (std::size_t i = 0; missing > 0; i = (i + 1) % by_remainder.size(), --missing) ++share[by_remainder[i]];
+  bool given = true;
+  while (missing > 0 && given) {
+    given = false;
+    for (const std::size_t stratum : by_remainder) {
+      const auto left = static_cast<std::int64_t>(strata[stratum].size()) - splits * (share[stratum] + 1);
+      if (missing == 0 || left < 1) continue;
+      ++share[stratum];
+      --missing;
+      given = true;
+    }
+  }
   return share;
 }
 
@@ -53,26 +64,25 @@ std::map<std::string, SplitChoice> keep_splits(const std::map<std::string, std::
 }
 
 std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
-                                               const std::vector<std::int64_t>& strata, std::uint64_t seed,
-                                               Validation validation) {
+                                               const std::vector<std::int64_t>& strata,
+                                               const SplitRule& rule) {
   std::map<std::string, SplitChoice> plan = keep_splits(samples);
   std::vector<std::string> missing;
   for (const char* split : {"validation", "test"})
     if (!samples.contains(split)) missing.emplace_back(split);
-  if (validation == Validation::none) std::erase(missing, "validation");
+  if (rule.validation == Validation::none) std::erase(missing, "validation");
   if (missing.empty()) return plan;
 
   const std::int64_t count = samples.at("train");
-  const auto pools = shuffled_strata(count, strata, seed);
-  const auto share = shares(pools, count);
+  const auto pools = shuffled_strata(count, strata, rule.seed);
+  const auto share = shares(pools, count, std::ssize(missing));
   for (const std::string& split : missing) plan[split].from = "train";
   plan["train"].ids.clear();
   for (std::size_t stratum = 0; stratum < pools.size(); ++stratum) {
     auto next = pools[stratum].begin();
     for (const std::string& split : missing) {
-      const auto taken = std::min<std::int64_t>(share[stratum], pools[stratum].end() - next);
-      plan[split].ids.insert(plan[split].ids.end(), next, next + taken);
-      next += taken;
+      plan[split].ids.insert(plan[split].ids.end(), next, next + share[stratum]);
+      next += share[stratum];
     }
     plan["train"].ids.insert(plan["train"].ids.end(), next, pools[stratum].end());
   }

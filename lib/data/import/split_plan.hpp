@@ -13,6 +13,14 @@ struct SplitChoice {
   std::vector<std::int64_t> ids;
 };
 
+/// How the splits that an original lacks are made. Validation::none: a missing validation split stays
+/// missing.
+enum class Validation { set_aside, none };
+struct SplitRule {
+  std::uint64_t seed = 1;
+  Validation validation = Validation::set_aside;
+};
+
 /// A tenth of `n`, rounded to the nearest.
 constexpr std::int64_t tenth_of(std::int64_t n) { return (n + 5) / 10; }
 
@@ -20,11 +28,11 @@ constexpr std::int64_t tenth_of(std::int64_t n) { return (n + 5) / 10; }
 /// of train, a missing test split another. A pure function of its arguments. `samples`: of each original
 /// split (train among them). `strata`: the class of each sample of train, or empty when there is nothing to
 /// stratify by. Each stratum gives its tenth rounded down, and those with the largest remainders one more, so
-/// that the sum is tenth_of(n). Validation::none: a missing validation split stays missing.
-enum class Validation { set_aside, none };
+/// that the sum is tenth_of(n). One sample of each stratum at least stays in train, so many small strata may
+/// give less.
 std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
-                                               const std::vector<std::int64_t>& strata, std::uint64_t seed,
-                                               Validation validation = Validation::set_aside);
+                                               const std::vector<std::int64_t>& strata,
+                                               const SplitRule& rule);
 
 /// The original splits as they are: the blocks of running text stay together.
 std::map<std::string, SplitChoice> keep_splits(const std::map<std::string, std::int64_t>& samples);

@@ -294,9 +294,8 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
     throw usage_error(
         in_order ? "running text ends with its validation split" : "the original files have that split",
         "--validation none", in_order ? "leave it out" : "leave it out, or move the split's files away");
-  const auto plan = in_order ? keep_splits(samples)
-                             : plan_splits(samples, strata_of(originals), options.seed,
-                                           options.no_validation ? Validation::none : Validation::set_aside);
+  const auto plan =
+      in_order ? keep_splits(samples) : plan_splits(samples, strata_of(originals), options.split_rule());
   if (originals.complete) originals.complete(originals, plan.at("train").ids);
 
   DatasetInfo info{.name = options.name,
@@ -360,6 +359,10 @@ void require_new_name(const StageOptions& options) {
 }
 
 }  // namespace
+
+SplitRule StageOptions::split_rule() const {
+  return {.seed = seed, .validation = no_validation ? Validation::none : Validation::set_aside};
+}
 
 void StageOptions::validate() const {
   const bool plain = is_plain_name(name) && !name.ends_with(".partial") && !name.ends_with(".replaced");

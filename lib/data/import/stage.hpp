@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/images/image.hpp"
+#include "data/import/split_plan.hpp"
 #include "data/import/stage_report.hpp"
 #include "data/shards/dataset.hpp"
 #include "data/synthetic/synthetic.hpp"
@@ -42,6 +43,8 @@ struct StageOptions {
   std::uint64_t seed = 1;    ///< Of the split into train, validation and test, and of synthetic data.
   bool overwrite = false;    ///< Replace a dataset of that name.
   TextOptions text;          ///< How text becomes ids; unused for other data.
+
+  SplitRule split_rule() const;
 
   /// Throws usage_error (exit code 2) for a bad name, shards < 1 and the like.
   void validate() const;

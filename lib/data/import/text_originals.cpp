@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "core/error.hpp"
-#include "data/import/split_plan.hpp"
 #include "data/text/corpus.hpp"
 #include "data/text/unicode.hpp"
 
@@ -44,7 +43,7 @@ std::vector<std::string_view> views_of(const std::vector<std::string>& texts) {
 
 Originals classified_originals(const std::map<std::string, ClassifiedTexts>& splits,
                                std::vector<std::string> classes, const TextOptions& options,
-                               std::uint64_t seed) {
+                               const SplitRule& rule) {
   std::map<std::string, std::int64_t> samples;
   std::map<std::string, std::vector<std::string_view>> texts;
   for (const auto& [split, documents] : splits) {
@@ -53,7 +52,7 @@ Originals classified_originals(const std::map<std::string, ClassifiedTexts>& spl
   }
   CorpusOptions how = corpus_options(options, "word");
   if (how.kind == "word" && how.vocabulary_size == 0) how.vocabulary_size = kDocumentVocabulary;
-  const auto plan = plan_splits(samples, splits.at("train").targets, seed);
+  const auto plan = plan_splits(samples, splits.at("train").targets, rule);
   EncodedCorpus corpus = encode_corpus(texts, plan.at("train").ids, how);
 
   Originals found{
@@ -70,7 +69,7 @@ Originals classified_originals(const std::map<std::string, ClassifiedTexts>& spl
 }
 
 Originals translation_originals(const std::map<std::string, TextPairs>& splits, const TextOptions& options,
-                                std::uint64_t seed) {
+                                const SplitRule& rule) {
   std::map<std::string, std::int64_t> samples;
   std::map<std::string, std::vector<std::string_view>> sources;
   std::map<std::string, std::vector<std::string_view>> targets;
@@ -82,7 +81,7 @@ Originals translation_originals(const std::map<std::string, TextPairs>& splits, 
   CorpusOptions how = corpus_options(options, "word");
   how.frame = CorpusOptions::Frame::start_and_end;
   if (options.min_frequency == 0) how.min_frequency = kPairFrequency;
-  const auto plan = plan_splits(samples, {}, seed);
+  const auto plan = plan_splits(samples, {}, rule);
   EncodedCorpus source = encode_corpus(sources, plan.at("train").ids, how);
   EncodedCorpus target = encode_corpus(targets, plan.at("train").ids, how);
 

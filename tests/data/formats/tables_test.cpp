@@ -324,6 +324,24 @@ TEST_F(TablesTest, OptionsThatDoNotFitAreUsageErrors) {
   refused("", "", "", "sorting", "--task sorting: is no task of a table");
 }
 
+TEST_F(TablesTest, ARareWordAmongFewNumbersIsRefused) {
+  const auto rows = [](const std::string& word, int every) {
+    std::string text = "size,kind\n";
+    for (int i = 0; i < 200; ++i)
+      text += (i % every == 1 ? word : std::to_string(i % 7)) + "," + (i % 2 == 0 ? "x" : "y") + "\n";
+    return text;
+  };
+  write_bytes(folder / "in/rows.csv", rows("missing", 100));
+  expect_refused(options(), ExitCode::data, "198 of 200 cells of the column size, and 'missing' in line 3");
+  StageOptions gap = options();
+  gap.na_values = "missing";
+  EXPECT_EQ(stage(gap, library).columns.size(), 2);  // the number, and that it is missing
+  for (const auto& [word, every] : {std::pair{"missing", 10}, {"6+", 100}}) {  // labels
+    write_bytes(folder / "in/rows.csv", rows(word, every));
+    EXPECT_EQ(stage(options(), library).columns.size(), 8) << word;
+  }
+}
+
 TEST(TableTextTest, CellsOfAnyLengthAndPlaceAreRead) {
   const std::string lengthy(70'000, 'x');  // longer than what four bytes keep of a cell
   const std::string text = "first,second,third\n" + lengthy +
@@ -351,6 +369,23 @@ TEST(TableTextTest, AHeaderKeepsWhatElsewhereIsAGap) {
   const TableText headless("NONE,5\n1,NONE\n", "t.csv", 2, {"NONE"});
   ASSERT_EQ(headless.rows(), 2);
   EXPECT_EQ(headless.cell(0, 0), "");
+}
+
+TEST(TableTextTest, AScaleOfNumbersIsAHeader) {
+  const auto rows = [](const char* text) { return TableText(text, "t.csv").rows(); };
+  EXPECT_EQ(rows("400,402.5,405,protein\n0.1,0.3,0.2,12\n0.2,0.1,0.4,13\n"), 2);
+  EXPECT_EQ(rows("country,1990,2000,2010\nPeru,1,2,4\nChad,3,5,6\n"), 2);
+  EXPECT_EQ(rows("399,401,404,408,413,420,y\n.1,.3,.2,.5,.4,.6,1\n.2,.1,.3,.4,.2,.1,2\n"), 2);
+  EXPECT_EQ(rows("1,2.5,4,5.5,7,8.5,10,11.5\n.1,.3,.2,.5,.4,.6,1,3\n.2,.1,.3,.4,.2,.1,2,3\n"), 2);
+}
+
+TEST(TableTextTest, NumbersThatRiseByChanceAreASample) {
+  const auto rows = [](const char* text) { return TableText(text, "t.csv").rows(); };
+  EXPECT_EQ(rows("1.5,2.5,3.75,Ann\n2.5,2,1,Bob\n"), 2);                                // by unequal steps
+  EXPECT_EQ(rows("10,20,30,Ann\n40,50,60,Bob\n"), 2);                                   // as all rows do
+  EXPECT_EQ(rows("10,20,30,Ann\n10,70,60,Bob\n"), 2);                                   // a value, once more
+  EXPECT_EQ(rows("2,4,6,8,10,12,14,16\n4,6,8,10,12,14,16,18\n"), 2);                    // windows of a series
+  EXPECT_EQ(rows("5.1,3.5,1.4,0.2,unknown\n4.9,3,1.4,0.2,1\n4.7,3.2,1.3,0.2,2\n"), 3);  // four fall
 }
 
 TEST(TableTextTest, AFirstRowWithADateIsNoHeader) {

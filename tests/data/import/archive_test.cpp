@@ -168,6 +168,14 @@ TEST_F(ArchiveTest, WhatUnpacksToFarMoreThanItsSizeIsRefused) {
   expect_refused("unpacks to more than 128 MiB from 1 MiB");  // the total counts, not the member
 }
 
+TEST_F(ArchiveTest, AnArchiveBesideItsUnpackedFolderIsRefused) {
+  std::filesystem::create_directories(folder / "in/pets/cats");
+  write_bytes(folder / "in/pets/cats/1.txt", "one");
+  write_archive(folder / "in/pets.tar.gz", {{"cats/1.txt", "one"}, {"cats/2.txt", "two"}}, Format::tar,
+                archive_write_add_filter_gzip);
+  expect_refused("pets.tar.gz:cats/1.txt: is there twice, also as");
+}
+
 TEST_F(ArchiveTest, NothingAndTwiceTheSameAreRefused) {
   expect_refused("holds no files");
   EXPECT_THAT(error_of([&] { all_of(folder / "absent"); }).what(), HasSubstr("no such file or folder"));

@@ -21,7 +21,6 @@
 #include "data/loader.hpp"
 #include "data/shards/column.hpp"
 #include "data/shards/dataset_folder.hpp"
-#include "data/shards/library_column.hpp"
 #include "data/shards/shard.hpp"
 #include "data/shards/shard_writer.hpp"
 #include "h5/dataset.hpp"
@@ -347,122 +346,6 @@ TEST_F(StageTest, OnlyNamesThatStagingGivesAreItsOwn) {
   for (const char* name : {"train.h5", "train-00000-of-00001.h5.bak", "mytrain-00000-of-00001.h5",
                            "train-0-of-1.h5", "dataset.json.orig", ".partial", "train-00000-of-.h5"})
     EXPECT_FALSE(is_staged_file(name)) << name;
-}
-
-TEST_F(StageTest, ManySmallChunksAreReadByHdf5InOneGo) {
-  // To ask for the place of each would take time that grows with the square of their number.
-  constexpr int kRows = 60'000;
-  {
-    const auto lock = library.lock();
-    const h5::File file = h5::create_file((folder / "many.h5").string());
-    const auto dataset =
-        h5::create_chunked(file.id(), "x", h5::file_type(h5::ElementType::uint8).id(), {kRows, 2},
-                           {.chunk = {1, 2}, .checksum = h5::Checksum::fletcher32});
-    std::vector<std::uint8_t> values(2 * kRows);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i % 251);
-    h5::write_slab<std::uint8_t>(dataset, {0, 0}, {kRows, 2}, values);
-  }
-  const auto columns = open_columns(folder / "many.h5", {{"/x", {ElementType::uint8}}}, library, {});
-  EXPECT_NE(dynamic_cast<const MemoryColumn*>(columns.at(0).get()), nullptr);
-  std::array<std::byte, 2> row{};
-  columns.at(0)->read(kRows - 1, 1, row.data());
-  EXPECT_EQ(static_cast<int>(row[1]), (2 * kRows - 1) % 251);
-}
-
-TEST_F(StageTest, ManyLargeChunksAreReadByHdf5OneByOneWhereAListOfThemWouldBeUsedOnce) {
-  constexpr int kRows = 4200;
-  constexpr int kRowBytes = 64 << 10;
-  {
-    const auto lock = library.lock();
-    const h5::File file = h5::create_file((folder / "many.h5").string());
-    const auto x = h5::create_chunked(file.id(), "x", h5::file_type(h5::ElementType::uint8).id(),
-                                      {kRows, kRowBytes}, {.chunk = {1, kRowBytes}});
-    const auto y = h5::create_contiguous(file.id(), "y", h5::file_type(h5::ElementType::int64).id(), {kRows});
-    std::vector<std::uint8_t> row(kRowBytes);
-    std::vector<std::int64_t> targets;
-    for (std::uint64_t i = 0; i < kRows; ++i) {
-      targets.push_back(static_cast<std::int64_t>(i % 3));
-      if (i % 100 != 0 && i + 1 != kRows) continue;  // the others are never written, and read as zeros
-      std::fill(row.begin(), row.end(), static_cast<std::uint8_t>(i % 251));
-      h5::write_slab<std::uint8_t>(x, {i, 0}, {1, kRowBytes}, row);
-    }
-    h5::write_slab<std::int64_t>(y, {0}, {kRows}, targets);
-  }
-  const std::vector<ArrayRequest> wanted = {{"/x", {ElementType::uint8}}, {"/y", {ElementType::int64}}};
-  {
-    const auto columns = open_columns(folder / "many.h5", wanted, library, {.few_reads = true});
-    ASSERT_NE(dynamic_cast<const LibraryColumn*>(columns.at(0).get()), nullptr);
-    std::vector<std::byte> rows(std::size_t{3} * kRowBytes);
-    columns.at(0)->gather(std::vector<std::int64_t>{kRows - 1, 200, 7}, rows.data());
-    EXPECT_EQ(static_cast<int>(rows.at(1)), (kRows - 1) % 251);
-    EXPECT_EQ(static_cast<int>(rows.at(kRowBytes)), 200);
-    EXPECT_EQ(static_cast<int>(rows.at(2 * kRowBytes)), 0);
-    std::vector<std::byte> all(std::size_t{kRows} * kRowBytes);  // more than a burst
-    columns.at(0)->read(0, kRows, all.data());
-    for (std::size_t i = 0; i < kRows; i += 100)
-      EXPECT_EQ(static_cast<std::size_t>(all[i * kRowBytes + 5]), i % 251) << i;
-  }
-  // One array after another that is opened, and then one that is not there: nothing waits for the lock.
-  expect_data_error(error_of([&] {
-                      open_columns(folder / "many.h5", {wanted[0], {"/z", {ElementType::uint8}}}, library,
-                                   {.few_reads = true});
-                    }),
-                    "no such dataset");
-  auto lock = library.try_lock();
-  ASSERT_TRUE(lock.owns_lock());
-  lock.unlock();
-  StageOptions given{.name = "many", .from = folder / "many.h5", .data_root = folder / "staged"};
-  given.inputs = "/x";
-  given.targets = "/y";
-  stage(given, library);
-  EXPECT_EQ(Dataset::open(folder / "staged/many", library).info().samples("train"), 3360);
-}
-
-TEST_F(StageTest, ManyLargeChunksThatAreNotThereAreRefused) {
-  {
-    const auto lock = library.lock();
-    const h5::File file = h5::create_file((folder / "claims.h5").string());
-    h5::create_chunked(file.id(), "x", h5::file_type(h5::ElementType::uint8).id(), {500'000, 1 << 20},
-                       {.chunk = {1, 1 << 20}});
-  }
-  expect_data_error(
-      error_of([&] {
-        open_columns(folder / "claims.h5", {{"/x", {ElementType::uint8}}}, library, {.few_reads = true});
-      }),
-      "more rows than its file holds");
-}
-
-TEST_F(StageTest, FilesThatAreHeldOutByNameOrFolderAreNotTrainedOn) {
-  const auto table = [&](const std::string& name, int rows) {
-    std::string text = "a,b,kind\n";
-    for (int i = 0; i < rows; ++i) text += std::to_string(i) + ",2," + (i % 2 == 0 ? "x" : "y") + "\n";
-    std::filesystem::create_directories((folder / name).parent_path());
-    write_bytes(folder / name, text);
-  };
-  const auto samples = [&](const std::string& from, const std::string& split) {
-    StageOptions given{.name = from, .from = folder / from, .data_root = folder / "staged"};
-    stage(given, library);
-    return Dataset::open(folder / "staged" / from, library).info().samples(split);
-  };
-  table("capitals/Train.csv", 40);
-  table("capitals/Test.csv", 8);
-  EXPECT_EQ(samples("capitals", "test"), 8);
-  table("folders/train/part1.csv", 30);
-  table("folders/train/part2.csv", 10);
-  table("folders/test/part1.csv", 6);
-  EXPECT_EQ(samples("folders", "test"), 6);
-  table("alone/data.csv", 40);
-  table("alone/test-2.csv", 8);
-  expect_data_error(refusal({.name = "alone", .from = folder / "alone", .data_root = folder / "staged"}),
-                    "held out by its name, and no file is called train");
-  table("sites/testville.csv", 40);  // begins with a split, and is none
-  table("sites/valencia.csv", 40);
-  EXPECT_EQ(samples("sites", "train"), 64);
-  table("clinics/north/data.csv", 40);
-  table("clinics/south/data.csv", 40);
-  EXPECT_EQ(samples("clinics", "train"), 64);
-  EXPECT_THAT(Dataset::open(folder / "staged/clinics", library).info().sites,
-              ::testing::ElementsAre("north/data.csv", "south/data.csv"));
 }
 
 TEST_F(StageTest, AFewDatesInAnotherOrderAreRefused) {

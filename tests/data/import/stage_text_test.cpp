@@ -13,9 +13,12 @@
 namespace dtrain::data {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::error_of;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
@@ -152,6 +155,39 @@ TEST_F(StageTextTest, TheVocabularyKnowsNothingOfWhatIsSetAside) {
   const auto numbered = [](const std::string& token) { return token.starts_with("number"); };
   EXPECT_EQ(std::count_if(vocabulary.begin(), vocabulary.end(), numbered),
             9);  // of ten: one is in validation
+}
+
+TEST_F(StageTextTest, TheVocabularyIsOfAllDocumentsIfNoneAreToValidate) {
+  std::string rows;
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i % 2) + ",this is word" + std::to_string(i) + "\n";
+  write("train.csv", rows);
+  write("test.csv", "0,a b c\n1,d e f\n");
+  StageOptions given = options();
+  given.no_validation = true;
+  EXPECT_EQ(staged(given).info().tokenizer.value().vocabulary.size(), 4 + 2 + 40);
+}
+
+TEST_F(StageTextTest, LineBreaksThatAreWrittenOutAreSpaces) {
+  write("train.csv",
+        "0,\"first\\nsecond \\\"\"third\\\"\" thing\"\n"
+        "1,\"one\\ntwo words\\n\\nthree\"\n");
+  write("test.csv", "0,a b c d\n1,d e f g\n");
+  StageOptions given = options();
+  given.no_validation = true;
+  const TokenizerInfo tokenizer = staged(given).info().tokenizer.value();
+  EXPECT_THAT(tokenizer.vocabulary, IsSupersetOf({"first", "second", "third", "one", "two", "three"}));
+  EXPECT_THAT(tokenizer.blanks, ElementsAre("\\n", "\\"));
+}
+
+TEST_F(StageTextTest, CarriageReturnsOfRunningTextAreNoCharacters) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "to be or\r\nnot\r\n";
+  write("text.txt", text);
+  StageOptions given = options();
+  given.text.max_length = 16;
+  const auto vocabulary = staged(given).info().tokenizer.value().vocabulary;
+  EXPECT_THAT(vocabulary, Contains("\n"));
+  EXPECT_THAT(vocabulary, Not(Contains("\r")));
 }
 
 TEST_F(StageTextTest, OptionsLimitVocabularyAndLength) {
