@@ -55,10 +55,14 @@ class FusedOptimizer final : public Optimizer {
       return step_by_own_kernel(parameters, gradients, decision, parts);
     }
     const auto number = parameters.options().dtype(at::kFloat).requires_grad(false);
-    // Rounded as where a device reads it.
-    const Numbers numbers{.divisor = at::full({}, 1.0 / scale, number),
-                          .count = at::full({}, static_cast<double>(step), number),
-                          .rate = static_cast<double>(static_cast<float>(learning_rate))};
+    const bool exact = type_ == at::kDouble;  // LibTorch's divisor is a float all the same
+    if (exact && scale != 1.0)
+      for (at::Tensor& sum : views(gradients, parts)) sum.mul_(scale);
+    // A float's rate is rounded as where a device reads it.
+    const Numbers numbers{
+        .divisor = at::full({}, exact ? 1.0 : 1.0 / scale, number),
+        .count = at::full({}, static_cast<double>(step), number),
+        .rate = exact ? learning_rate : static_cast<double>(static_cast<float>(learning_rate))};
     step_by_library(parameters, gradients, numbers, parts);
   }
 

@@ -139,6 +139,12 @@ class FormatsTest(unittest.TestCase):
             with h5py.File(self.folder / f"data/staged/own/{split}-00000-of-00001.h5") as file:
                 self.assertEqual(file["inputs"][:, 0].tolist(), list(numbers))
 
+    def test_classes_written_as_floats_are_said_to_be_a_regression(self):
+        np.savez(self.folder / "own.npz", x=np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32), y=np.arange(40, dtype=np.float32) % 2)
+        for words, expected in (((), True), (("--task", "regression"), False)):
+            said = run(BINARY, 1, "stage", "own", "--overwrite", "--from", "own.npz", "--inputs", "x", "--targets", "y", *words, cwd=self.folder).stdout
+            self.assertEqual("whole numbers of type float" in said, expected, said)
+
     def test_without_a_validation_split_train_keeps_its_rows(self):
         (self.folder / "text.txt").write_text("to be or not to be, " * 200)
         self.refuse(2, ["--validation none", "running text"], "--validation", "none", "--format", "text", source=self.folder / "text.txt")

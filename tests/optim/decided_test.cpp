@@ -146,6 +146,23 @@ INSTANTIATE_TEST_SUITE_P(Rules, DecidedTest,
                            return kind.param.rule + (kind.param.with_copy ? "_with_copy" : "");
                          });
 
+TEST(DoubleUpdatesTest, NeitherRateNorScaleIsRoundedToAFloat) {
+  constexpr double kThird = 1.0 / 3.7;  // no float
+  for (const char* rule : {"sgd", "adam", "adamw"}) {
+    const OptimizerConfig config{.name = rule};
+    const at::Tensor here = at::arange(40, at::kDouble).sin();
+    const at::Tensor there = here.to(kGuarded);
+    const auto on_host = make_optimizer(config, 40, {{0, 40, 0.1}}, here.options());
+    const auto on_device = make_optimizer(config, 40, {{0, 40, 0.1}}, there.options());
+    for (std::int64_t number = 1; number <= 20; ++number) {
+      const at::Tensor sums = (at::arange(40, at::kDouble) * number).cos();
+      on_host->step(here, sums, kThird, rate_of(number + 2), number, {{0, 40}});
+      on_device->step(there, sums.to(kGuarded), kThird, rate_of(number + 2), number, {{0, 40}});
+    }
+    EXPECT_LE((here - there.cpu()).abs().max().item<double>(), 1e-12) << rule;
+  }
+}
+
 // Both compute the same update; LibTorch's in another order of operations.
 TEST(DecidedUpdatesTest, TheKernelThatWritesTheCopyComputesWhatLibTorchDoes) {
   for (const char* rule : {"adam", "adamw"}) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -22,6 +23,8 @@ constexpr int kQuestion = 1;
 constexpr int kAnswer = 2;
 constexpr auto kLooks = std::chrono::milliseconds(100);
 constexpr double kPatienceS = 3.0;
+// What MPI sends without waiting for the receiver, which may have lost its patience.
+constexpr std::size_t kMostAnswerBytes = 3500;
 
 /// The label of the operation, as bytes; the members follow it.
 struct Question {
@@ -107,8 +110,9 @@ void Inquiry::answer_one(int asker) const {
                       .peer = question.peer,
                       .count = question.count,
                       .type = question.type};
-  const std::string text = fmt::format(
+  std::string text = fmt::format(
       "{}", fmt::join(recorder_.findings(overdue, question.limit_s, FlightRecorder::Asker::elsewhere), "; "));
+  text.resize(std::min(text.size(), kMostAnswerBytes));
   MPI_Send(text.data(), static_cast<int>(text.size()), MPI_CHAR, asker, kAnswer, world_.handle());
 }
 

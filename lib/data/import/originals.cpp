@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <span>
 
 #include "core/error.hpp"
@@ -62,6 +64,18 @@ std::shared_ptr<const Column> numbers_of(const std::shared_ptr<const Column>& ta
   const auto values = read_whole<std::int64_t>(*targets);
   if (!said) refuse_one_hot(values, *targets, subject);
   return column_from(std::vector<float>(values.begin(), values.end()), targets->row_shape());
+}
+
+/// Like classes that were written as floats.
+bool are_few_whole_numbers(const Column& targets) {
+  constexpr std::size_t kMostDifferent = 20;
+  std::set<float> different;
+  for (const float value : read_whole<float>(targets)) {
+    if (value != std::floor(value) || value < 0) return false;
+    different.insert(value);
+    if (different.size() > kMostDifferent) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -140,6 +154,10 @@ Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<cons
         classes_of(read_whole<std::int64_t>(*targets), targets_subject, element_count(target_shape));
   } else {
     found.task = "regression";
+    if (!regression && several == 1 && are_few_whole_numbers(*targets))
+      found.remarks.push_back(
+          "the targets are whole numbers of type float: a regression, since only whole types name classes "
+          "(y.astype(int) makes them such)");
   }
   found.splits["train"] = {std::move(inputs), std::move(targets)};
   return found;
