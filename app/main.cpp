@@ -83,9 +83,11 @@ bool is_silent(const app::Environment& environment, int ranks) {
   return ranks == 1 && environment.launcher_rank.value_or(0) != 0;
 }
 
-int run_together(const app::Task& task, const app::Environment& environment, comm::MpiEnvironment& mpi) {
+int run_together(const app::Task& task, const app::Environment& environment,
+                 std::optional<comm::DefaultBinding>& binding, comm::MpiEnvironment& mpi) {
   const auto errors = comm::Communicator::duplicate(MPI_COMM_WORLD);
   try {
+    if (binding) binding->settle(errors);
     return static_cast<int>(task.together(mpi));
   } catch (const std::exception& error) {
     if (is_silent(environment, mpi.first_size())) return static_cast<int>(app::exit_code(error));
@@ -96,7 +98,8 @@ int run_together(const app::Task& task, const app::Environment& environment, com
 int run(int argc, char** argv) {
   keep_freed_memory();
   const app::Environment environment = app::read_environment();
-  if (environment.mpirun) comm::widen_default_binding(*environment.mpirun);
+  std::optional<comm::DefaultBinding> binding;
+  if (environment.mpirun) binding.emplace(*environment.mpirun);
   end_with_launcher(environment);
   app::Task task;
   try {
@@ -110,14 +113,15 @@ int run(int argc, char** argv) {
     };  // all ranks see it; one says it
   }
   if (task.alone) return run_alone(task, environment);
-  if (task.threads && app::may_have_several_threads(*task.threads, comm::affinity_mask(), environment))
+  const auto cores = binding ? binding->most_cores() : comm::affinity_mask();
+  if (task.threads && app::may_have_several_threads(*task.threads, cores, environment))
     app::limit_spinning(argv, environment);
   keep_session_folder_from_others(environment);
   try {
     if (task.starting) task.starting->at("MPI connects the ranks");
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
     comm::MpiEnvironment mpi(argc, argv, recovery, task.start_limit_s);
-    const int code = run_together(task, environment, mpi);
+    const int code = run_together(task, environment, binding, mpi);
     if (mpi.can_recover()) mpi.exit_without_finalising(code);
     return code;
   } catch (const std::exception& error) {

@@ -37,6 +37,7 @@ struct PlanWords {
   std::string global_batch;
   std::string optimizer;
   std::string precision;
+  std::string device = "cpu";
   std::string cluster;
   std::string memory;
   bool all = false;
@@ -78,6 +79,9 @@ train::RunConfig config_of(const PlanWords& words) {
   set("global-batch", words.global_batch);
   set("optimizer", words.optimizer);
   set("precision", words.precision);
+  require(words.device != "auto", "which device the ranks have is not known before they start",
+          {.subject = "--device auto", .advice = "use cpu or cuda", .code = ExitCode::usage});
+  set("device", words.device);
   set("pipeline", words.schedule);
   if (words.schedule == "interleaved") set("virtual-stages", std::to_string(words.virtual_stages));
   if (words.micro_batches > 0) set("micro-batches", std::to_string(words.micro_batches));
@@ -123,6 +127,10 @@ void bind(PlanWords& given, Parser& parser) {
       ->option_text("sgd|adam|adamw");
   parser.add_option("--precision", given.precision, "numbers of the training [fp32]")
       ->option_text("fp32|fp64|bf16|fp16");
+  parser
+      .add_option("--device", given.device,
+                  "device of the ranks: CPU ranks of a node share memory, a GPU has its own [cpu]")
+      ->option_text("cpu|cuda");
   parser.add_flag("--all", given.all, "list every mesh that fits, not the first ten");
   parser.add_option("--schedule", given.schedule, "order of a pipeline's work [1f1b]")
       ->option_text("1f1b|eager-1f1b|gpipe|interleaved|layerwise");
@@ -163,7 +171,7 @@ Task plan_command(const Words& words, const Environment&) {
             .together = {}};
   }
   for (const char* option : {"--model", "--model-option", "--memory", "--dataset", "--global-batch",
-                             "--optimizer", "--precision", "--data-root", "--plugin", "--all"})
+                             "--optimizer", "--precision", "--device", "--data-root", "--plugin", "--all"})
     require(parser.count(option) == 0, "is for the choice of a mesh",
             {.subject = option, .advice = "add --cluster NODESxRANKS", .code = ExitCode::usage});
   if (given.pipe == 0 && parser.count("--pipe") == 0) given.pipe = 2;

@@ -79,21 +79,35 @@ std::string why_not_one_copy(const ClusterPlan& plan) {
   std::string text =
       fmt::format("{} parameters: a copy takes {} with gradients and optimizer, before activations",
                   grouped(plan.parameters), size_text(plan.copy_bytes));
-  if (plan.limit_bytes > 0)
-    text += fmt::format("; a rank has {}{}", size_text(plan.limit_bytes),
-                        plan.copy_bytes > plan.limit_bytes ? ", so it must be cut" : "");
-  return text;
+  if (plan.limit_bytes == 0) return text;
+  text += fmt::format("; a rank has {}", size_text(plan.limit_bytes));
+  if (plan.copy_bytes <= plan.limit_bytes) return text;
+  const bool fits_whole =
+      std::ranges::any_of(plan.fitting, [](const MeshPlan& mesh) { return mesh.mesh.model_ranks() == 1; });
+  return text + (fits_whole ? ", which suffices where the ranks of a node have parameters and optimizer once"
+                            : ", so it must be cut");
 }
 
+/// Empty where there is one rank, which has no pipeline.
 std::string why_pipelines_idle(const train::RunConfig& config, const ClusterPlan& plan) {
-  const bool any = std::ranges::any_of(plan.fitting, [](const MeshPlan& mesh) { return mesh.mesh.pipe > 1; });
-  if (!any)
-    return "no pipeline fits here: a step has too few samples for its micro-batches, or too few layers";
-  return fmt::format(
-      "a pipeline of P ranks waits (P - 1) of (M + P - 1) turns for M micro-batches per copy ({}): "
-      "more --micro-batches make it shorter",
-      config.batch.micro_batches > 0 ? fmt::format("{} in all", config.batch.micro_batches)
-                                     : std::string("4 P by default"));
+  const auto is_pipeline = [](const MeshPlan& mesh) { return mesh.mesh.pipe > 1; };
+  if (std::ranges::any_of(plan.fitting, is_pipeline))
+    return fmt::format(
+        "a pipeline of P ranks waits (P - 1) of (M + P - 1) turns for M micro-batches per copy ({}): "
+        "more --micro-batches make it shorter",
+        config.batch.micro_batches > 0 ? fmt::format("{} in all", config.batch.micro_batches)
+                                       : std::string("4 P by default"));
+  const MeshPlan* smallest = nullptr;
+  for (const MeshPlan& mesh : plan.too_large) {
+    if (is_pipeline(mesh) && (smallest == nullptr || mesh.memory_bytes < smallest->memory_bytes))
+      smallest = &mesh;
+  }
+  if (smallest != nullptr)
+    return fmt::format("no pipeline fits here: the smallest, {}, takes {}", smallest->mesh.to_string(),
+                       size_text(smallest->memory_bytes));
+  if (plan.fitting.front().mesh.size() == 1) return {};
+  return "no pipeline makes sense here: a step has too few samples for its micro-batches, or the model too "
+         "few layers";
 }
 
 std::string what_is_left_out(const ClusterPlan& plan) {
@@ -123,7 +137,7 @@ std::string plan_text(const train::RunConfig& config, const ClusterPlan& plan, b
   } else {
     text += "  - " + why_first(plan) + "\n";
     text += "  - tensor slices stay within a node: each layer waits for their sums\n";
-    text += "  - " + why_pipelines_idle(config, plan) + "\n";
+    if (const auto idle = why_pipelines_idle(config, plan); !idle.empty()) text += "  - " + idle + "\n";
   }
   return text + "  - " + what_is_left_out(plan) + "\n";
 }

@@ -76,11 +76,10 @@ MeshPlan plan_of(const MeshCase& one) {
     found.repeats_layers = found.repeats_layers || memory.repeats;
   }
   const auto inputs = one.model.input_shapes(one.global_batch, one.sample_shape);
-  for (const auto& volume :
-       step_volumes(found.mesh, one.model, one.cuts, one.footprint.element_bytes, inputs)) {
-    double& bytes =
-        one.mesh.crosses_nodes(one.cluster, volume.axis) ? found.bytes_between_nodes : found.bytes_in_node;
-    bytes += volume.bytes / one.cluster.world_size();
+  for (const auto& volume : step_volumes(one.cluster, one.mesh, one.model, one.cuts, one.footprint, inputs)) {
+    const int ranks = one.cluster.world_size();
+    found.bytes_between_nodes += volume.bytes_between_nodes / ranks;
+    found.bytes_in_node += (volume.bytes - volume.bytes_between_nodes) / ranks;
   }
   found.idle_share = idle_share(one);
   return found;

@@ -30,7 +30,7 @@ struct MeshPlan {
   double memory_bytes = 0;         ///< Of the rank that needs most.
   bool repeats_layers = false;     ///< To need no more, each stage runs layers again in backward.
   double bytes_in_node = 0;        ///< Sent by a rank in a step, to ranks of its node; a mean.
-  double bytes_between_nodes = 0;  ///< The same, along axes that cross nodes.
+  double bytes_between_nodes = 0;  ///< The same, to ranks of other nodes.
   double idle_share = 0;  ///< Of the ranks' time, for the pipeline's order and unequal stages; in [0, 1).
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -30,6 +31,17 @@ Path path_of(const RankPlace& place) {
           std::to_string(place.numa_node)};
 }
 
+/// Neighbours in the machine are neighbours in this order.
+auto order_key(const RankPlace& place) {
+  return std::tie(place.switches, place.node, place.island, place.numa_node, place.gpu, place.rank);
+}
+
+void sort_by_place(const Cluster& cluster, std::vector<Block>& blocks) {
+  std::ranges::sort(blocks, [&cluster](const Block& a, const Block& b) {
+    return order_key(place_of(cluster, a.front())) < order_key(place_of(cluster, b.front()));
+  });
+}
+
 /// Joins blocks into groups of `size` blocks, within each unit of the lowest level first.
 class Packing {
  public:
@@ -48,21 +60,18 @@ class Packing {
     if (level == kLevels) {
       left = blocks;
     } else {
-      for (std::size_t begin = 0; begin < blocks.size();) {
-        std::size_t end = begin + 1;
-        if (within_one(blocks[begin], level)) {
-          while (end < blocks.size() && within_one(blocks[end], level) &&
-                 unit(blocks[end].front(), level) == unit(blocks[begin].front(), level)) {
-            ++end;
-          }
-          const std::vector<Block> unit_blocks(blocks.begin() + static_cast<std::ptrdiff_t>(begin),
-                                               blocks.begin() + static_cast<std::ptrdiff_t>(end));
-          std::ranges::move(pack_level(unit_blocks, level + 1), std::back_inserter(left));
+      // A block that spans two units may lie between blocks of one: these belong together all the same.
+      std::map<std::string, std::vector<Block>> units;
+      for (const Block& block : blocks) {
+        if (within_one(block, level)) {
+          units[unit(block.front(), level).back()].push_back(block);
         } else {
-          left.push_back(blocks[begin]);
+          left.push_back(block);
         }
-        begin = end;
       }
+      for (const auto& [name, of_unit] : units)
+        std::ranges::move(pack_level(of_unit, level + 1), std::back_inserter(left));
+      sort_by_place(cluster_, left);
     }
     std::size_t used = 0;
     for (; left.size() - used >= size_; used += size_) {
@@ -91,25 +100,15 @@ class Packing {
   std::vector<Block> groups_;
 };
 
-/// Neighbours in the machine are neighbours in this order.
-auto order_key(const RankPlace& place) {
-  return std::tie(place.switches, place.node, place.island, place.numa_node, place.gpu, place.rank);
-}
-
 }  // namespace
 
 std::vector<int> seats(const Cluster& cluster, MeshShape shape) {
   std::vector<Block> blocks(cluster.ranks.size());
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) blocks[rank] = {static_cast<int>(rank)};
-  const auto sort = [&cluster](std::vector<Block>& unsorted) {
-    std::ranges::sort(unsorted, [&cluster](const Block& a, const Block& b) {
-      return order_key(place_of(cluster, a.front())) < order_key(place_of(cluster, b.front()));
-    });
-  };
-  sort(blocks);
+  sort_by_place(cluster, blocks);
   for (const int size : {shape.tensor, shape.pipe}) {
     blocks = Packing(cluster, size).pack(blocks);
-    sort(blocks);
+    sort_by_place(cluster, blocks);
   }
   std::vector<int> ranks;
   for (const Block& block : blocks) ranks.insert(ranks.end(), block.begin(), block.end());
@@ -192,12 +191,18 @@ std::vector<int> deal_gpus(const std::vector<Gpu>& gpus, const std::vector<int>&
   return dealt;
 }
 
-std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, int local_size) {
+std::vector<int> share_of_cores(const std::vector<std::vector<int>>& cores, int local_rank, int local_size) {
   const auto count = static_cast<int>(cores.size());
   if (count == 0) return {};
-  if (local_size >= count) return {cores[static_cast<std::size_t>(local_rank % count)]};
+  if (local_size >= count) return cores[static_cast<std::size_t>(local_rank % count)];
+  std::vector<int> share;
   const Range range = part_of(count, local_rank, local_size);
-  return {cores.begin() + range.begin, cores.begin() + range.end};
+  for (std::int64_t core = range.begin; core < range.end; ++core) {
+    const auto& threads = cores[static_cast<std::size_t>(core)];
+    share.insert(share.end(), threads.begin(), threads.end());
+  }
+  std::ranges::sort(share);
+  return share;
 }
 
 }  // namespace dtrain::topology

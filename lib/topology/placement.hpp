@@ -36,8 +36,9 @@ std::vector<int> islands(const std::vector<Gpu>& gpus);
 /// -1.
 std::vector<int> deal_gpus(const std::vector<Gpu>& gpus, const std::vector<int>& numa_node_of_rank);
 
-/// The cores that local rank `local_rank` of `local_size` should have of `cores`, which all of them may use:
-/// equal runs of neighbours, at least one core; ranks beyond the cores share.
-std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, int local_size);
+/// The hardware threads, ascending, that local rank `local_rank` of `local_size` should have of `cores`,
+/// which all of them may use: those of an equal run of neighbours, at least of one core; ranks beyond the
+/// cores share. A core is the list of its threads, so that no two ranks get threads of one core.
+std::vector<int> share_of_cores(const std::vector<std::vector<int>>& cores, int local_rank, int local_size);
 
 }  // namespace dtrain::topology

@@ -1,5 +1,8 @@
 """--emulate: what cannot be meant is named with its file and line, before anything is allocated."""
+import re
 import unittest
+
+import h5py
 
 from program import ProgramTest
 
@@ -74,6 +77,21 @@ class EmulateTest(ProgramTest):
         self.refuse(2, ["messages of one server"], "--emulate", file, "--strategy", "asgd", "--servers", 2, ranks=3)
         self.refuse(2, ["messages of one server"], "--emulate", file, "--strategy", "asgd", "--servers", 0, ranks=3)
         self.refuse(2, ["MPI's own sums"], "--emulate", self.write("links.toml", LINKS), "--all-reduce", "mpi", ranks=2)
+
+    def test_a_dry_run_counts_what_passes_between_nodes(self):
+        file = self.write("nodes.toml", "[[node]]\nranks = [0, 1]\n[[node]]\nranks = [2, 3]\n")
+        model = ("--emulate", file, "--model", "mlp", "--model-option", "hidden=512", "--global-batch", 64)
+        said = self.succeed("--dry-run", *model, ranks=4)
+        counted = [int(number) for number in re.search(r"data axis: (\d+) bytes, (\d+) of them between nodes", said).groups()]
+        self.succeed(*model, "--limit-steps", 8, "--name", "sends", "--record-steps", "off", "--quiet", ranks=4)
+        sent = [0, 0]  # in all, between nodes
+        with h5py.File(self.folder / "runs/sends/results.h5") as results:
+            for rank, tables in results["ranks"].items():
+                for row in tables["traffic"][:]:
+                    sent[0] += int(row["bytes_sent"]) / 8
+                    sent[1] += int(row["bytes_sent"]) / 8 if int(rank) // 2 != row["peer"] // 2 else 0
+        for formula, measured in zip(counted, sent):
+            self.assertTrue(0.99 < measured / formula < 1.05, (counted, sent))
 
     def test_servers_and_staleness(self):
         self.refuse(2, ["1 of 1 data ranks would serve", "--servers", "at least 2 ranks"], "--strategy", "asgd")

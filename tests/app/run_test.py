@@ -161,8 +161,8 @@ class RunTest(ProgramTest):
         process.send_signal(signal.SIGUSR1)
         self.assertEqual(process.wait(timeout=60), 75)
 
-    def test_ctrl_c_to_mpirun_loses_nothing(self):
-        """It kills its ranks after half a second, in which a small run has written its checkpoint also on a busy machine."""
+    def test_ctrl_c_to_mpirun_leaves_runs_that_resume_and_most_of_them_saved(self):
+        """It kills its ranks after half a second. A small run has written its checkpoint by then; on a busy machine one of three may not have."""
         states = []
         for name in "abc":
             process = self.start(name=name, launcher=[MPIRUN, "2"], stdin=subprocess.PIPE)
@@ -171,6 +171,7 @@ class RunTest(ProgramTest):
             process.stdin.close()
             states.append((self.folder / "runs" / name / "state").read_text().strip())
             self.assertIn("the same command resumes it", self.succeed("report", f"runs/{name}"))
+        self.assertLessEqual(set(states), {"preempted", "running"})
         self.assertGreaterEqual(states.count("preempted"), 2, states)
 
     def test_a_live_run_is_left_alone(self):
@@ -289,7 +290,7 @@ class RunTest(ProgramTest):
         # 96 layers have 4 sums each of [1536, 2048, 12288] floats; each of 8 ranks sends 14 / 8 of it.
         volume = float(text.split("sums of slices on the tensor axis: ")[1].split()[0])
         self.assertAlmostEqual(volume / (96 * 4 * 1536 * 2048 * 12288 * 4 * 14), 1, delta=0.02)
-        between = [line for line in text.splitlines() if line.endswith("between nodes too")]
+        between = [line for line in text.splitlines() if line.endswith(" of them between nodes")]
         self.assertEqual([line.split(",")[1].split()[0] for line in between], ["gradients", "activations"])
         rows = lambda said: [line for line in said.splitlines() if re.match(r" *\d+ +\d+  node\d", line)]  # noqa: E731
         self.assertEqual(len(rows(text)), 16)
@@ -297,7 +298,7 @@ class RunTest(ProgramTest):
         every = self.succeed("--dry-run", "--all-ranks", "--cluster", "8x4", "--mesh", "data=32")
         self.assertEqual([int(line.split()[0]) for line in rows(every)], list(range(32)))
         across = self.succeed("--dry-run", "--cluster", "2x2", "--mesh", "tensor=4")
-        self.assertRegex(across, r"tensor axis: \d+ bytes, between nodes too")
+        self.assertRegex(across, r"tensor axis: \d+ bytes, \d+ of them between nodes")
         self.refuse(2, ["--memory-limit", "the nearest, --strategy zero3"], "--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b",
                     "--cluster", "384x8", "--mesh", "data=384,tensor=8", "--global-batch", 1536, "--memory-limit", "4GiB")
 

@@ -1,6 +1,7 @@
 """Bad input on the command line and in the configuration file: its exit code, one sentence, no rank left."""
 import os
 import pathlib
+import re
 import unittest
 
 from program import SHORT, ProgramTest
@@ -182,6 +183,42 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--virtual-stages", "--schedule interleaved"], "plan", "--cluster", "2x2", "--virtual-stages", "3")
         self.refuse(2, ["--micro-batches", "-3 is too small"], "plan", "--cluster", "2x2", "--micro-batches", "-3")
         self.refuse(2, ["--plugin", "--cluster"], "plan", "--plugin", "nowhere.so")
+        self.refuse(2, ["--device auto", "use cpu or cuda"], "plan", "--cluster", "1x2", "--device", "auto")
+
+    def meshes_of(self, *options):
+        """What plan says, and the meshes that fit: axes -> memory, sent in a node, sent between nodes."""
+        text = self.succeed("plan", "--model", "mlp", "--model-option", "hidden=1024,1024", "--all", *options)
+        rows = [re.split(r" {2,}", line.strip()) for line in text.splitlines() if re.match(r" +\d+ +data=", line)]
+        return text, {row[1]: row[2:5] for row in rows}
+
+    def test_a_plan_for_gpus_counts_what_each_of_them_holds(self):
+        _, cpus = self.meshes_of("--cluster", "1x4")
+        _, gpus = self.meshes_of("--cluster", "1x4", "--device", "cuda")
+        memory = [float(meshes["data=4,pipe=1,tensor=1"][0].removesuffix(" MiB")) for meshes in (cpus, gpus)]
+        held = 4 * (784 * 1024 + 1024 + 1024 * 1024 + 1024 + 1024 * 10 + 10) / 2**20  # parameters in MiB
+        self.assertGreater(memory[1] - memory[0], held)  # on the CPU the ranks of a node share them
+
+    def test_a_plan_counts_bytes_between_nodes_by_nodes(self):
+        _, meshes = self.meshes_of("--cluster", "2x8")
+        units = {"KiB": 1, "MiB": 1024}
+        sent = [float(number) * units[unit] for number, unit in map(str.split, meshes["data=16,pipe=1,tensor=1"][1:])]
+        self.assertAlmostEqual(sent[0] / sent[1], 14, delta=0.2)  # 2 (16 - 2) in nodes, 2 (2 - 1) between them
+
+    def test_reasons_of_a_plan_agree_with_its_table(self):
+        text, meshes = self.meshes_of("--cluster", "1x1")
+        self.assertEqual((list(meshes), "pipeline" in text[text.index("why"):]), (["data=1,pipe=1,tensor=1"], False))
+        text, meshes = self.meshes_of("--cluster", "1x8", "--memory", "25MiB", "--optimizer", "adam")
+        self.assertIn("data=8,pipe=1,tensor=1", meshes)  # eight ranks have what none has alone
+        self.assertNotIn("must be cut", text)
+        self.assertIn("which suffices where the ranks of a node have parameters and optimizer once", text)
+        text, meshes = self.meshes_of("--cluster", "1x8", "--memory", "25MiB", "--optimizer", "adam", "--device", "cuda")
+        self.assertNotIn("data=8,pipe=1,tensor=1", meshes)
+        self.assertIn("so it must be cut", text)
+        text, meshes = self.meshes_of("--cluster", "1x2", "--memory", "105MiB", "--optimizer", "adam", "--global-batch", 8192,
+                                      "--micro-batches", 2)
+        self.assertFalse(any("pipe=2" in mesh for mesh in meshes), text)
+        self.assertIn("no pipeline fits here: the smallest, data=1,pipe=2,tensor=1, takes 1", text)
+        self.assertNotIn("too few", text)
 
     def test_option_like_no_other(self):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")

@@ -40,7 +40,7 @@ def a_study_as_an_array(cluster):
     cluster.wait(lambda: not cluster.run("head", "squeue", "--noheader").stdout.strip(), 90, lambda: f"job {job} goes on")
     said = [(cluster.folder / f"study-{number}").read_text() for number in (0, 6)]
     assert said[0].count(" took ") == 4 and "the study has 6 models" in said[1], said
-    assert len(list((cluster.folder / "runs/study").glob("mlp-*/results.h5"))) == 4
+    assert len(list((cluster.folder / "runs/study-quick").glob("mlp-*/results.h5"))) == 4
 
 
 def hosts_without_slurm(cluster):

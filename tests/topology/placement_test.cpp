@@ -134,6 +134,32 @@ TEST(PlacementTest, UnevenNodesKeepWholeGroupsAndJoinWhatIsLeft) {
   EXPECT_EQ(groups_of(mesh, Axis::pipe), (Groups{{0, 1}, {2, 7}, {3, 4}, {5, 6}}));
 }
 
+/// The next ranks on a node of their own, so many on each of its NUMA nodes.
+void add_node(Cluster& cluster, int node, const std::vector<int>& ranks_of_numa) {
+  int local_rank = 0;
+  for (std::size_t numa = 0; numa < ranks_of_numa.size(); ++numa) {
+    for (int i = 0; i < ranks_of_numa[numa]; ++i) {
+      RankPlace place;
+      place.rank = cluster.world_size();
+      place.node = node;
+      place.local_rank = local_rank++;
+      place.numa_node = static_cast<int>(numa);
+      cluster.ranks.push_back(place);
+    }
+  }
+}
+
+TEST(PlacementTest, PipelinesStayOnANodeWhoseNumaNodesAreUneven) {
+  Cluster cluster;
+  add_node(cluster, 0, {3, 4});
+  add_node(cluster, 1, {1, 4});
+  const Mesh mesh(cluster, {.data = 2, .pipe = 3, .tensor = 2});
+  // Rank 2 is left over on its NUMA node and on its node; the slices that it makes with rank 7 come between
+  // others of node 0 in the order of places.
+  EXPECT_EQ(groups_of(mesh, Axis::tensor), (Groups{{0, 1}, {2, 7}, {3, 4}, {5, 6}, {8, 9}, {10, 11}}));
+  EXPECT_EQ(groups_of(mesh, Axis::pipe), (Groups{{0, 3, 5}, {1, 4, 6}, {2, 8, 10}, {7, 9, 11}}));
+}
+
 TEST(PlacementTest, LeftoversOfNodesUnderOneSwitchAreJoined) {
   const std::vector<Node> nodes = {{.ranks = 1, .gpus = {}, .switches = "spine.leaf1"},
                                    {.ranks = 1, .gpus = {}, .switches = "spine.leaf2"},
@@ -167,11 +193,19 @@ TEST(PlacementTest, RanksTakeGpusBesideTheirCores) {
 }
 
 TEST(PlacementTest, CoresAreSharedInRuns) {
-  const std::vector<int> cores = {0, 1, 2, 3, 8, 9, 10};
+  const std::vector<std::vector<int>> cores = {{0}, {1}, {2}, {3}, {8}, {9}, {10}};
   EXPECT_EQ(share_of_cores(cores, 0, 2), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(share_of_cores(cores, 1, 2), (std::vector<int>{3, 8, 9, 10}));
-  EXPECT_EQ(share_of_cores({4, 5}, 2, 3), (std::vector<int>{4}));
+  EXPECT_EQ(share_of_cores({{4}, {5}}, 2, 3), (std::vector<int>{4}));
   EXPECT_EQ(share_of_cores({}, 0, 1), std::vector<int>{});
+}
+
+TEST(PlacementTest, HardwareThreadsOfACoreGoToOneRank) {
+  // As kernels number them: the second thread of each core after the first ones of all.
+  const std::vector<std::vector<int>> cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  EXPECT_EQ(share_of_cores(cores, 0, 2), (std::vector<int>{0, 1, 4, 5}));
+  EXPECT_EQ(share_of_cores(cores, 1, 2), (std::vector<int>{2, 3, 6, 7}));
+  EXPECT_EQ(share_of_cores(cores, 4, 5), (std::vector<int>{0, 4}));
 }
 
 }  // namespace

@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
+#include "comm/mpi/communicator.hpp"
 #include "topology/placement.hpp"
 
 namespace dtrain::comm {
@@ -51,22 +55,57 @@ bool within_one_core(const std::vector<int>& cpus) {
   return within;
 }
 
+/// All threads that there are: MPI may have started some.
 void bind_to(const std::vector<int>& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int cpu : cpus) CPU_SET(cpu, &set);
   ::sched_setaffinity(0, sizeof(set), &set);
+  std::error_code failed;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failed))
+    ::sched_setaffinity(std::atoi(thread.path().filename().c_str()), sizeof(set), &set);
+}
+
+/// Whether these are the words of one that mpirun has started on a further node to start ranks there.
+bool is_daemon(const std::vector<std::string>& words) {
+  if (words.empty()) return false;
+  const auto name = std::filesystem::path(words.front()).filename();
+  return name == "prted" || name == "orted";
 }
 
 }  // namespace
 
 std::vector<int> affinity_mask() { return mask_of(0); }
 
+std::vector<std::vector<int>> cores_of(const std::vector<int>& cpus) {
+  std::vector<std::vector<int>> cores;
+  auto left = cpus;
+  hwloc_topology_t machine = nullptr;
+  if (hwloc_topology_init(&machine) == 0) {
+    const int count =
+        hwloc_topology_load(machine) == 0 ? hwloc_get_nbobjs_by_type(machine, HWLOC_OBJ_CORE) : 0;
+    for (int index = 0; index < count; ++index) {  // neighbours in the machine, whatever their numbers
+      const auto* core = hwloc_get_obj_by_type(machine, HWLOC_OBJ_CORE, static_cast<unsigned>(index));
+      std::vector<int> threads;
+      std::erase_if(left, [&](int cpu) {
+        const bool here = hwloc_bitmap_isset(core->cpuset, static_cast<unsigned>(cpu)) != 0;
+        if (here) threads.push_back(cpu);
+        return here;
+      });
+      if (!threads.empty()) cores.push_back(std::move(threads));
+    }
+    hwloc_topology_destroy(machine);
+  }
+  for (const int cpu : left) cores.push_back({cpu});
+  return cores;
+}
+
 bool names_a_binding(const std::vector<std::string>& launcher_words) {
   const auto names = [](std::string_view word) {
     return word == "--bind-to" || word == "-bind-to" || word.starts_with("--bind-to=") ||
            word == "--cpu-set" || word == "--cpu-list" || word == "--rankfile" ||
-           word.find(":PE=") != std::string_view::npos || word.find(":pe=") != std::string_view::npos;
+           word.find(":PE=") != std::string_view::npos || word.find(":pe=") != std::string_view::npos ||
+           word.ends_with("_binding_policy");  // how daemons get it from mpirun's environment
   };
   if (std::ranges::any_of(launcher_words, names)) return true;
   const std::array variables = {"PRTE_MCA_hwloc_default_binding_policy",
@@ -74,15 +113,33 @@ bool names_a_binding(const std::vector<std::string>& launcher_words) {
   return std::ranges::any_of(variables, [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
-std::vector<int> widen_default_binding(const LocalLaunch& launch) {
+DefaultBinding::DefaultBinding(const LocalLaunch& launch) {
   const std::vector<int> mine = affinity_mask();
-  if (launch.ranks > kBoundToCores || mine.empty() || !within_one_core(mine)) return mine;
+  if (launch.ranks > kBoundToCores) return;
+  on_several_nodes_ = launch.local_size < launch.ranks;
   const pid_t launcher = ::getppid();
-  if (names_a_binding(words_of(launcher))) return mine;
-  const auto share = topology::share_of_cores(mask_of(launcher), launch.local_rank, launch.local_size);
-  if (share.size() <= mine.size()) return mine;
-  bind_to(share);
-  return affinity_mask();
+  const auto words = words_of(launcher);
+  if (names_a_binding(words)) {
+    mpirun_ = Said::how_to_bind;
+  } else if (!is_daemon(words)) {
+    mpirun_ = Said::nothing;
+  }
+  if (mine.empty() || mpirun_ == Said::how_to_bind || !within_one_core(mine)) return;
+  auto share = topology::share_of_cores(cores_of(mask_of(launcher)), launch.local_rank, launch.local_size);
+  if (share.size() > mine.size()) share_ = std::move(share);
+  if (mpirun_ == Said::nothing) widen();
+}
+
+std::vector<int> DefaultBinding::most_cores() const { return share_.empty() ? affinity_mask() : share_; }
+
+void DefaultBinding::settle(const Communicator& world) {
+  if (!on_several_nodes_) return;
+  const auto said = static_cast<Said>(world.max(static_cast<std::int64_t>(mpirun_)));
+  if (said == Said::nothing && mpirun_ == Said::not_seen) widen();
+}
+
+void DefaultBinding::widen() const {
+  if (!share_.empty()) bind_to(share_);
 }
 
 }  // namespace dtrain::comm

@@ -31,10 +31,12 @@ std::string volumes(const RunConfig& config, const topology::Cluster& cluster, c
                     const Workload& workload) {
   std::string text;
   for (const auto& volume : plan::step_volumes(
-           mesh.shape(), *workload.model, workload.cuts, element_bytes(config),
+           cluster, mesh, *workload.model, workload.cuts, workload.footprint,
            workload.model->input_shapes(config.batch.global_batch, workload.dataset.info().shape))) {
-    text += fmt::format("sent per step by all ranks, {}: {:.0f} bytes{}\n", volume.what, volume.bytes,
-                        mesh.crosses_nodes(cluster, volume.axis) ? ", between nodes too" : "");
+    text += fmt::format("sent per step by all ranks, {}: {:.0f} bytes", volume.what, volume.bytes);
+    if (volume.bytes_between_nodes > 0)
+      text += fmt::format(", {:.0f} of them between nodes", volume.bytes_between_nodes);
+    text += "\n";
   }
   return text;
 }

@@ -42,8 +42,8 @@ TEST(HardwareTest, ThisMachineHasTheCoresOfTheMask) {
 }
 
 TEST(BindingTest, WordsThatSayHowToBind) {
-  for (const char* word :
-       {"--bind-to", "-bind-to", "--bind-to=core", "--cpu-set", "--rankfile", "ppr:2:node:PE=4"}) {
+  for (const char* word : {"--bind-to", "-bind-to", "--bind-to=core", "--cpu-set", "--rankfile",
+                           "ppr:2:node:PE=4", "hwloc_default_binding_policy"}) {
     EXPECT_TRUE(names_a_binding({"mpirun", word, "core"})) << word;
   }
   EXPECT_FALSE(
@@ -52,8 +52,18 @@ TEST(BindingTest, WordsThatSayHowToBind) {
 
 TEST(BindingTest, MoreRanksThanTwoAreLeftAsTheyAre) {
   const auto before = affinity_mask();
-  EXPECT_EQ(widen_default_binding({.ranks = 3, .local_rank = 0, .local_size = 3}), before);
+  const DefaultBinding binding({.ranks = 3, .local_rank = 0, .local_size = 3});
+  EXPECT_EQ(binding.most_cores(), before);
   EXPECT_EQ(affinity_mask(), before);
+}
+
+TEST(BindingTest, HardwareThreadsOfACoreStayTogetherWhateverTheirNumbers) {
+  ::setenv("HWLOC_SYNTHETIC", "package:2 core:2 pu:2(indexes=0,4,2,6,1,5,3,7)", 1);
+  const auto all = cores_of({0, 1, 2, 3, 4, 5, 6, 7});
+  const auto some = cores_of({2, 3, 5, 6, 9});
+  ::unsetenv("HWLOC_SYNTHETIC");
+  EXPECT_EQ(all, (std::vector<std::vector<int>>{{0, 4}, {2, 6}, {1, 5}, {3, 7}}));
+  EXPECT_EQ(some, (std::vector<std::vector<int>>{{2, 6}, {5}, {3}, {9}})) << "9 is of no core";
 }
 
 }  // namespace
