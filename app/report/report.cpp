@@ -1,5 +1,6 @@
 #include "report/report.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -53,8 +54,19 @@ void gather(h5::Library& library, const std::string& folder) {
 ReportedRun load(h5::Library& library, const std::string& folder) {
   ReportedRun run;
   run.record = record::read_run(library, folder, Detail::epochs);
-  // Where epochs do not tell how far it came, the steps do.
-  if (run.record.status != Status::completed) run.record = record::read_run(library, folder, Detail::steps);
+  // Where epochs do not tell how far it came, the steps do: the newest, and of a rank without epochs all.
+  const bool by_epoch = std::ranges::none_of(
+      run.record.ranks, [](const record::RankRecord& rank) { return rank.epochs.rows == 0; });
+  if (run.record.status != Status::completed)
+    run.record = record::read_run(library, folder, by_epoch ? Detail::newest_steps : Detail::steps);
+  run.summary = summarize(run.record);
+  return run;
+}
+
+/// What following looks at each second: of a long run not all of its steps.
+ReportedRun load_newest(h5::Library& library, const std::string& folder) {
+  ReportedRun run;
+  run.record = record::read_run(library, folder, Detail::newest_steps);
   run.summary = summarize(run.record);
   return run;
 }
@@ -70,14 +82,14 @@ void name_apart(std::vector<ReportedRun>& runs) {
 
 void follow(h5::Library& library, const std::string& folder, const ReportOptions& options, std::ostream& out,
             const std::function<bool()>& stopped) {
-  ReportedRun run = load(library, folder);
-  if (run.record.status != Status::running) return print_run(run, out);
+  ReportedRun run = load_newest(library, folder);
+  if (run.record.status != Status::running) return print_run(load(library, folder), out);
   print_heading(run, out);
   out << '\n';
   std::size_t printed = 0;
   std::int64_t said_step = 0;
   double said_s = steady_s();
-  for (;; run = load(library, folder)) {
+  for (;; run = load_newest(library, folder)) {
     if (run.record.epochs.rows > printed) {
       print_epochs(run, printed, out);
       printed = run.record.epochs.rows;
@@ -95,7 +107,7 @@ void follow(h5::Library& library, const std::string& folder, const ReportOptions
     std::this_thread::sleep_for(std::chrono::duration<double>(options.follow_interval_s));
   }
   out << '\n';
-  print_run(run, out);
+  print_run(load(library, folder), out);
 }
 
 }  // namespace

@@ -37,14 +37,40 @@ double last_of(const Table& table, const std::string& column) {
   return table.rows > 0 && table.has(column) ? table.column(column).back() : kUnknown;
 }
 
+/// Where it was last.
 void place_rank(const Table& topology, RankSummary& summary) {
   if (!topology.has("rank") || !topology.has("hostname") || !topology.has("device")) return;
-  for (std::size_t i = 0; i < topology.rows; ++i) {
+  for (std::size_t i = topology.rows; i-- > 0;) {
     if (static_cast<int>(topology.column("rank")[i]) != summary.rank) continue;
     summary.hostname = topology.texts.at("hostname")[i];
     summary.device = topology.texts.at("device")[i];
-    return;  // the first generation: where it began
+    return;
   }
+}
+
+/// Whether a row is of the newest generation; where generations are not known, it is.
+bool is_newest(const Table& topology, std::size_t row) {
+  if (!topology.numbers.contains("generation")) return true;
+  const auto& generations = topology.column("generation");
+  return generations[row] == generations.back();
+}
+
+/// The ranks that train now, as far as is known: a lost one comes no further.
+std::optional<std::set<double>> ranks_at_work(const Table& topology) {
+  if (topology.rows == 0 || !topology.numbers.contains("rank")) return std::nullopt;
+  std::set<double> ranks;
+  for (std::size_t i = 0; i < topology.rows; ++i)
+    if (is_newest(topology, i) && std::isnan(topology.value("left_at_s", i)))
+      ranks.insert(topology.column("rank")[i]);
+  return ranks;
+}
+
+int count_nodes(const Table& topology) {
+  if (!topology.numbers.contains("node")) return 0;
+  std::set<double> nodes;
+  for (std::size_t i = 0; i < topology.rows; ++i)
+    if (is_newest(topology, i)) nodes.insert(topology.column("node")[i]);
+  return static_cast<int>(nodes.size());
 }
 
 /// Steps of which each row is one: --record-steps.
@@ -133,7 +159,9 @@ std::optional<std::size_t> row_of_step(const Table& steps, double step) {
 
 std::optional<NewestStep> newest_step(const RunRecord& run) {
   double step = std::numeric_limits<double>::infinity();
+  const auto at_work = ranks_at_work(run.topology);
   for (const RankRecord& rank : run.ranks) {
+    if (at_work && !at_work->contains(rank.rank)) continue;
     if (rank.steps.rows > 0) step = std::min(step, rank.steps.column("step").back());
   }
   if (!std::isfinite(step)) return std::nullopt;
@@ -170,10 +198,7 @@ RunSummary summarize(const RunRecord& run) {
                      : std::filesystem::path(run.folder).filename().string();
   const auto world_size = run.attributes.find("world_size");
   if (world_size != run.attributes.end()) summary.ranks = std::atoi(world_size->second.c_str());
-  if (run.topology.has("node")) {
-    const auto& nodes = run.topology.column("node");
-    summary.nodes = static_cast<int>(std::set<double>(nodes.begin(), nodes.end()).size());
-  }
+  summary.nodes = count_nodes(run.topology);
   summary.epochs = static_cast<double>(run.epochs.rows);
   summary.samples = sum_of(run.epochs, "samples");
   summary.train_time_s = sum_of(run.epochs, "train_time_s");

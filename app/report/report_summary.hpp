@@ -47,7 +47,7 @@ struct SlowRank {
 };
 inline constexpr double kSlowMargin = 0.10;
 
-/// The newest step that all ranks have recorded.
+/// The newest step that all ranks which are still at work have recorded.
 struct NewestStep {
   std::int64_t step = 0;
   std::int64_t epoch = 0;

@@ -25,7 +25,7 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 22> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 23> kPlaces = {{{"", "results.h5"},
                                             {"", "results.h5.damaged*"},
                                             {"", "privacy.ledger"},
                                             {"", "privacy.ledger.partial"},
@@ -33,6 +33,7 @@ constexpr std::array<Place, 22> kPlaces = {{{"", "results.h5"},
                                             {"", "config.toml"},
                                             {"", ".seen"},
                                             {"ranks", "rank-*.h5"},
+                                            {"ranks", "rank-*.h5.damaged*"},
                                             {"ranks", "trace-*.json"},
                                             {"ranks", "flights-*.csv"},
                                             {"tensorboard", "events.out.tfevents.*"},

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "h5/attribute.hpp"
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kCopyLimitBytes = std::uintmax_t{1} << 30;
+constexpr std::size_t kMostOfUnreadable = 8000;  // bytes of text; an attribute holds 64 kB
 constexpr std::uint64_t kGroupBytes = 16 << 10;  // what HDF5 needs to file a rank's group
 
 std::uintmax_t total_bytes(const std::vector<RankFile>& files) {
@@ -29,6 +31,18 @@ std::uintmax_t total_bytes(const std::vector<RankFile>& files) {
     if (!error) bytes += size;
   }
   return bytes;
+}
+
+// As many as an attribute should have; the rest is counted.
+std::string listed(const std::vector<std::string>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto left = static_cast<std::int64_t>(ranks.size() - i);
+    if (i > 0 && text.size() + ranks[i].size() > kMostOfUnreadable)
+      return text + "; and " + counted(left, "other rank");
+    text += (i > 0 ? "; " : "") + ranks[i];
+  }
+  return text;
 }
 
 void remove_group(hid_t results, int rank) {
@@ -65,7 +79,7 @@ std::optional<std::uint64_t> bytes_of_rank_copies(const std::string& folder) {
 
 void gather_rank_files(h5::Library& library, const std::string& folder, hid_t results, RankGroups how) {
   const std::vector<RankFile> files = rank_files(folder);
-  std::string unreadable;
+  std::vector<std::string> unreadable;
   for (const RankFile& file : files) {
     const auto lock = library.lock();
     remove_group(results, file.rank);
@@ -77,13 +91,13 @@ void gather_rank_files(h5::Library& library, const std::string& folder, hid_t re
       const h5::File rank_file = h5::open_file(file.path, h5::Access::read);
       h5::copy_object(rank_file.id(), "/", results, rank_group(file.rank));
     } catch (const Error& error) {
-      unreadable += fmt::format("rank {}: {}\n", file.rank, error.what());
+      unreadable.push_back(fmt::format("rank {}: {}", file.rank, error.what()));
       remove_group(results, file.rank);
     }
   }
   if (unreadable.empty()) return;
   const auto lock = library.lock();
-  h5::write_attribute(results, "unreadable_ranks", unreadable);
+  h5::write_attribute(results, "unreadable_ranks", listed(unreadable));
 }
 
 }  // namespace dtrain::record

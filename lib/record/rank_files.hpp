@@ -27,7 +27,7 @@ enum class RankGroups { copies, links };
 
 /// Puts the rank files of `folder` into the open results file `results`, in place of links. Each copy is one
 /// burst under the library's lock, which the caller does not hold. Files that cannot be read are left out and
-/// named in the attribute `unreadable_ranks`.
+/// named in the attribute `unreadable_ranks`, after the first 8,000 bytes only counted.
 void gather_rank_files(h5::Library& library, const std::string& folder, hid_t results, RankGroups how);
 
 /// Links the live file of `rank` as /ranks/NNNNN. The caller holds the lock.

@@ -7,10 +7,13 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
 #include "record/process.hpp"
@@ -32,6 +35,18 @@ h5::File create_rank_file(const std::string& path) {
   }
 }
 
+/// What `tables` of the damaged file at `path` come to, for a person; empty where there are none. The file is
+/// about to be replaced and gets a second name, unless the file system refuses: a run does not end for its
+/// records.
+std::string lost_in_words(const std::string& path, const std::string& tables) {
+  if (tables.empty()) return {};
+  const auto damaged = free_name(path + ".damaged");
+  std::error_code error;
+  std::filesystem::create_hard_link(path, damaged, error);
+  return "rows of an earlier part of the run could not be read: " + tables +
+         (error ? std::string() : "; the file is kept as " + damaged.filename().string());
+}
+
 }  // namespace
 
 /// All objects are made at once: a file with nothing dirty but rows can be read after kill -9.
@@ -46,7 +61,8 @@ struct RankRecorder::LiveFile {
   std::optional<TableFile> virtual_times;
 
   /// Made aside and renamed, so that what an earlier part left is there until it is in the new file.
-  LiveFile(const RankRecorderOptions& options, const Rows& earlier)
+  LiveFile(const RankRecorderOptions& options, const Rows& earlier, bool had_virtual_times,
+           const std::optional<Writer>& writer)
       : file(create_rank_file(options.path)),
         space(options.path + kAside),
         epochs(make_table<RankEpochRow>(file.id(), "epochs", kRankRowsPerChunk)),
@@ -54,13 +70,15 @@ struct RankRecorder::LiveFile {
         events(make_table<EventRow>(file.id(), "events", kRankRowsPerChunk)),
         samples(make_table<SamplesRow>(file.id(), "samples", kRankRowsPerChunk)),
         traffic(make_table<TrafficRow>(file.id(), "traffic", kRankRowsPerChunk)) {
-    if (options.has_virtual_times)
+    if (options.has_virtual_times || had_virtual_times)
       virtual_times = make_table<VirtualTimeRow>(file.id(), "virtual_times", kStepRowsPerChunk);
     h5::write_attribute(file.id(), "format", "dtrain.rank");
     h5::write_attribute(file.id(), "version", 1);
     h5::write_attribute(file.id(), "rank", options.rank);
-    h5::write_attribute(file.id(), "hostname", this_host());
-    h5::write_attribute(file.id(), "pid", static_cast<std::int64_t>(::getpid()));
+    if (writer) {
+      h5::write_attribute(file.id(), "hostname", writer->hostname);
+      h5::write_attribute(file.id(), "pid", writer->pid);
+    }
     h5::flush(file);
     append(earlier);
     if (std::rename((options.path + kAside).c_str(), options.path.c_str()) != 0) {
@@ -94,34 +112,53 @@ struct RankRecorder::LiveFile {
   }
 };
 
-/// Nothing of a file that is not there or cannot be read: a run is not lost for its records.
-RankRecorder::Rows RankRecorder::rows_of_earlier_part(const std::string& path, const Kept& kept) {
-  Rows rows;
+/// Nothing of a file that is not there, and of one that is damaged the tables that can be read: a run is not
+/// lost for its records.
+RankRecorder::Earlier RankRecorder::earlier_part(const std::string& path, const Kept& kept) {
+  Earlier earlier;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return earlier;
   try {
     const h5::File file = h5::open_file(path, h5::Access::read);
-    rows.steps = read_rows<StepRow>(file.id(), "steps");
-    rows.epochs = read_rows<RankEpochRow>(file.id(), "epochs");
-    rows.events = read_rows<EventRow>(file.id(), "events");
-    rows.samples = read_rows<SamplesRow>(file.id(), "samples");
-    if (H5Lexists(file.id(), "traffic", H5P_DEFAULT) > 0)  // a file of an older version has none
-      rows.traffic = read_rows<TrafficRow>(file.id(), "traffic");
-    if (H5Lexists(file.id(), "virtual_times", H5P_DEFAULT) > 0)
-      rows.virtual_times = read_rows<VirtualTimeRow>(file.id(), "virtual_times");
-  } catch (const Error&) {
-    return {};
+    earlier.is_open = true;
+    const auto read = [&](auto& rows, const char* name) {
+      try {
+        rows = read_rows<typename std::remove_reference_t<decltype(rows)>::value_type>(file.id(), name);
+      } catch (const Error& error) {
+        earlier.lost += (earlier.lost.empty() ? "" : ", ") + std::string(name) + " (" + error.problem() + ")";
+      }
+    };
+    const auto is_there = [&](const char* name) { return H5Lexists(file.id(), name, H5P_DEFAULT) > 0; };
+    read(earlier.rows.steps, "steps");
+    read(earlier.rows.epochs, "epochs");
+    read(earlier.rows.events, "events");
+    read(earlier.rows.samples, "samples");
+    if (is_there("traffic")) read(earlier.rows.traffic, "traffic");  // a file of an older version has none
+    earlier.has_virtual_times = is_there("virtual_times");
+    if (earlier.has_virtual_times) read(earlier.rows.virtual_times, "virtual_times");
+    try {
+      earlier.writer = {h5::read_string_attribute(file.id(), "hostname"),
+                        h5::read_int_attribute(file.id(), "pid")};
+    } catch (const Error&) {  // it does not say which process wrote it
+      earlier.writer.reset();
+    }
+  } catch (const Error& error) {
+    earlier.lost = "all tables (" + error.problem() + ")";
   }
-  // Steps and epochs count from 1: the last rows of a burst that a kill has cut can be zeros.
-  std::erase_if(rows.steps, [&](const StepRow& row) { return row.step == 0 || row.step > kept.step; });
-  std::erase_if(rows.epochs,
-                [&](const RankEpochRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
-  std::erase_if(rows.virtual_times,
-                [&](const VirtualTimeRow& row) { return row.step == 0 || row.step > kept.step; });
+  drop_rows_beyond(kept, earlier.rows);
+  return earlier;
+}
+
+/// Steps and epochs count from 1: the last rows of a burst that a kill has cut can be zeros.
+void RankRecorder::drop_rows_beyond(const Kept& kept, Rows& rows) {
+  const auto by_step = [&](const auto& row) { return row.step == 0 || row.step > kept.step; };
+  const auto by_epoch = [&](const auto& row) { return row.epoch == 0 || row.epoch > kept.epoch; };
+  std::erase_if(rows.steps, by_step);
+  std::erase_if(rows.virtual_times, by_step);
+  std::erase_if(rows.epochs, by_epoch);
+  std::erase_if(rows.samples, by_epoch);
+  std::erase_if(rows.traffic, by_epoch);
   std::erase_if(rows.events, [](const EventRow& row) { return row.kind.view().empty(); });
-  std::erase_if(rows.samples,
-                [&](const SamplesRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
-  std::erase_if(rows.traffic,
-                [&](const TrafficRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
-  return rows;
 }
 
 RankRecorder::RankRecorder(h5::Library& library, RankRecorderOptions options)
@@ -129,12 +166,29 @@ RankRecorder::RankRecorder(h5::Library& library, RankRecorderOptions options)
   constexpr std::size_t kExpectedSteps = 4096;  // of a second; more only grow the vectors once
   gathered_.steps.reserve(kExpectedSteps);
   spare_.steps.reserve(kExpectedSteps);
+  std::string lost;
   {
     const auto lock = library_.lock();
-    const Rows earlier = options_.kept ? rows_of_earlier_part(options_.path, *options_.kept) : Rows{};
-    file_ = std::make_unique<LiveFile>(options_, earlier);
+    const Earlier earlier = options_.kept ? earlier_part(options_.path, *options_.kept) : Earlier{};
+    lost = lost_in_words(options_.path, earlier.lost);
+    file_ = std::make_unique<LiveFile>(options_, earlier.rows, earlier.has_virtual_times,
+                                       Writer{this_host(), static_cast<std::int64_t>(::getpid())});
+  }
+  if (!lost.empty()) {
+    event("records_lost", lost);
+    lost_ = options_.path + ": " + lost;
   }
   thread_ = std::thread([this] { run(); });
+}
+
+std::string RankRecorder::trim(h5::Library& library, const std::string& path, int rank, const Kept& kept) {
+  const auto lock = library.lock();
+  const Earlier earlier = earlier_part(path, kept);
+  if (!earlier.is_open) return earlier.lost.empty() ? "" : path + ": cannot be read: " + earlier.lost;
+  const std::string lost = lost_in_words(path, earlier.lost);
+  const LiveFile trimmed({.path = path, .rank = rank}, earlier.rows, earlier.has_virtual_times,
+                         earlier.writer);
+  return lost.empty() ? "" : path + ": " + lost;
 }
 
 RankRecorder::~RankRecorder() {

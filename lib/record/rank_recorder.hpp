@@ -23,7 +23,7 @@ struct RankRecorderOptions {
   double flush_interval_s = 1;  ///< Between two bursts.
   double start_s = 0;           ///< steady_s() at the run's start_time_utc: events count from there.
   /// Of what an earlier part of the run left at `path` the rows up to this step and epoch are kept; nothing
-  /// when it starts anew.
+  /// when it starts anew. A file that cannot be read in full is set aside as PATH.damaged.
   std::optional<Kept> kept = std::nullopt;
   bool has_virtual_times = false;  ///< There is a virtual clock: the file gets a table of its times.
 };
@@ -57,6 +57,14 @@ class RankRecorder {
   /// Why recording stopped early; empty when it did not.
   std::string problem() const;
 
+  /// Which tables of an earlier part could not be read, and why; empty: none.
+  const std::string& lost() const { return lost_; }
+
+  /// Drops the rows beyond `kept` from the file at `path` of a rank that this part of the run does not have.
+  /// What the file says of that rank's process stays. Returns what lost() says; a file that cannot be opened
+  /// is left as it is. Throws Error (exit code 2) when the folder cannot be written.
+  static std::string trim(h5::Library& library, const std::string& path, int rank, const Kept& kept);
+
  private:
   struct Rows {
     std::vector<StepRow> steps;
@@ -78,8 +86,22 @@ class RankRecorder {
       virtual_times.clear();
     }
   };
+  /// What a file says of the process that wrote it.
+  struct Writer {
+    std::string hostname;
+    std::int64_t pid = 0;
+  };
+  /// What an earlier part left.
+  struct Earlier {
+    Rows rows;
+    std::optional<Writer> writer;    // nothing: the file does not say
+    bool is_open = false;            // its file could be opened
+    bool has_virtual_times = false;  // and has the table
+    std::string lost;                // tables, with the reasons
+  };
   struct LiveFile;  // the HDF5 side
-  static Rows rows_of_earlier_part(const std::string& path, const Kept& kept);
+  static Earlier earlier_part(const std::string& path, const Kept& kept);
+  static void drop_rows_beyond(const Kept& kept, Rows& rows);
 
   enum class Wait { if_free, for_lock };
   void run();                  // the thread
@@ -88,6 +110,7 @@ class RankRecorder {
 
   h5::Library& library_;
   const RankRecorderOptions options_;
+  std::string lost_;
   mutable std::mutex mutex_;  // guards gathered_, stopping_, problem_
   std::condition_variable wake_;
   Rows gathered_;

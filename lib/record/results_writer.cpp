@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -176,11 +177,24 @@ class AsideFile {
     require(!error, "cannot be replaced (" + error.message() + ")",
             {.subject = path_, .advice = "check the permissions of its folder"});
   }
+  // The same for a file that is the last one of its run: what says that the run is complete must not reach
+  // the disk before it.
+  void publish_durably(const std::string& folder) {
+    sync_to_disk(aside_);
+    publish();
+    sync_to_disk(folder);
+  }
 
  private:
   std::string path_;
   std::string aside_;
 };
+
+// Where results.h5 links to them, it is worth as much as they are.
+void sync_rank_files(const std::string& folder) {
+  for (const RankFile& file : rank_files(folder)) sync_to_disk(file.path);
+  sync_to_disk(folder + "/ranks");
+}
 
 }  // namespace
 
@@ -188,7 +202,10 @@ ResultsWriter::ResultsWriter(h5::Library& library, std::string folder, RunInfo i
                              std::vector<ExtraColumn> extra, const std::optional<Kept>& kept)
     : library_(library), folder_(std::move(folder)), info_(std::move(info)), extra_(std::move(extra)) {
   create_run_folder(folder_);
-  if (kept) take_over_or_set_aside(*kept);
+  if (kept) {
+    topology_ = topology_of(library_, results_path(folder_));
+    take_over_or_set_aside(*kept);
+  }
   write_state(folder_, Status::running);
   write(Status::running, "");
 }
@@ -250,7 +267,24 @@ std::string start_time_of(h5::Library& library, const std::string& file) {
   }
 }
 
-void ResultsWriter::topology(std::vector<TopologyRow> rows) { topology_ = std::move(rows); }
+std::vector<TopologyRow> topology_of(h5::Library& library, const std::string& file) {
+  constexpr std::int64_t kMostGenerations = 1'000'000'000;
+  try {
+    const auto lock = library.lock();
+    auto rows = read_rows<TopologyRow>(h5::open_file(file, h5::Access::read).id(), "topology");
+    const auto is_possible = [](const TopologyRow& row) {
+      return row.generation >= 0 && row.generation < kMostGenerations;
+    };
+    return std::ranges::all_of(rows, is_possible) ? rows : std::vector<TopologyRow>();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void ResultsWriter::topology(std::vector<TopologyRow> rows) {
+  topology_ = std::move(rows);
+  write_if_possible();
+}
 
 void ResultsWriter::epoch(const EpochRow& row, std::span<const double> extra) {
   append(epochs_, row, extra);
@@ -285,6 +319,8 @@ void ResultsWriter::test(const TestRow& row, std::span<const double> extra, Conf
 void ResultsWriter::finish(Status status) {
   write(status, utc_now());
   write_state(folder_, status);
+  sync_to_disk(state_path(folder_));
+  sync_to_disk(folder_);
 }
 
 void ResultsWriter::write_if_possible() {
@@ -351,7 +387,10 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
     lock.lock();
   }
   aside.close(file);
-  aside.publish();
+  lock.unlock();
+  if (status == Status::running) return aside.publish();
+  if (!copied) sync_rank_files(folder_);
+  aside.publish_durably(folder_);
 }
 
 void finish_interrupted(h5::Library& library, const std::string& folder, Status status) {
@@ -370,7 +409,9 @@ void finish_interrupted(h5::Library& library, const std::string& folder, Status 
   gather_rank_files(library, folder, file.id(), copies ? RankGroups::copies : RankGroups::links);
   lock.lock();
   aside.close(file);
-  aside.publish();
+  lock.unlock();
+  if (!copies) sync_rank_files(folder);
+  aside.publish_durably(folder);
 }
 
 }  // namespace dtrain::record

@@ -64,7 +64,8 @@ struct Clients {
 class ResultsWriter {
  public:
   /// Makes the run folder, results.h5 and `state` = running. With `kept` the rows of /epochs and /validations
-  /// up to there are taken over from the results.h5 that an earlier part of the run has left. A damaged one
+  /// up to there, and those of /topology, are taken over from the results.h5 that an earlier part of the run
+  /// has left. A damaged one
   /// is set aside as results.h5.damaged, and lost() says so. Throws Error, exit code 2 when it cannot be
   /// written.
   ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {},
@@ -72,7 +73,7 @@ class ResultsWriter {
 
   const std::string& lost() const { return lost_; }  ///< Empty: nothing was.
 
-  void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
+  void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows, and writes the file.
 
   /// Appends a row of /epochs and writes the file. `extra` has one value per extra column: throws Error
   /// otherwise.
@@ -109,8 +110,9 @@ class ResultsWriter {
   void test(const TestRow& row, std::span<const double> extra = {}, ConfusionMatrix confusion = {});
 
   /// Sets status and end_time_utc, copies the closed rank files in (links above 1 GiB in all, or where the
-  /// disk has no room for copies), writes the file and then `state`. All ranks have closed their recorders.
-  /// Nothing else is called afterwards. Throws Error when the disk is full; `state` is then left as it was.
+  /// disk has no room for copies), writes the file and then `state`, and returns when the disk has both. All
+  /// ranks have closed their recorders. Nothing else is called afterwards. Throws Error when the disk is
+  /// full; `state` is then left as it was.
   void finish(Status status);
 
   void write_now() { write_if_possible(); }
@@ -151,6 +153,9 @@ class ResultsWriter {
 
 /// The attribute start_time_utc of a results.h5; empty when it cannot be read.
 std::string start_time_of(h5::Library& library, const std::string& file);
+
+/// The rows of /topology in a results.h5; none when it cannot be read, or has rows that no run writes.
+std::vector<TopologyRow> topology_of(h5::Library& library, const std::string& file);
 
 /// For a run that ended without merging: copies or links its live rank files into results.h5 and sets
 /// `status` there. The file `state` is left as it is. Throws Error when the folder cannot be written.

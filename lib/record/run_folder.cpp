@@ -40,6 +40,7 @@ std::optional<Status> parse_status(std::string_view name) {
 }
 
 std::string results_path(const std::string& folder) { return inside(folder, "results.h5"); }
+std::string state_path(const std::string& folder) { return inside(folder, "state"); }
 std::string rank_path(const std::string& folder, int rank) {
   return inside(folder, fmt::format("ranks/rank-{:05}.h5", rank));
 }
@@ -76,7 +77,7 @@ bool write_in_place(const std::string& path, std::string_view line) {
 }  // namespace
 
 void write_state(const std::string& folder, Status status) {
-  const std::string path = inside(folder, "state");
+  const std::string path = state_path(folder);
   const std::string line = std::string(status_name(status)) + "\n";
   try {
     replace_file(path, line);
@@ -85,11 +86,17 @@ void write_state(const std::string& folder, Status status) {
   }
 }
 
+void sync_to_disk(const std::string& path) {
+  const FileDescriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (opened.is_open() && (::fsync(opened.get()) == 0 || errno == EINVAL)) return;
+  throw Error(std::string("cannot be synced to the disk (") + std::strerror(errno) + ")",
+              {.subject = path, .advice = "check the disk and the permissions"});
+}
+
 std::optional<Status> read_state(const std::string& folder) {
   std::error_code error;
-  if (!fs::is_regular_file(inside(folder, "state"), error))
-    return std::nullopt;  // a FIFO would be waited for
-  std::ifstream file(inside(folder, "state"));
+  if (!fs::is_regular_file(state_path(folder), error)) return std::nullopt;  // a FIFO would be waited for
+  std::ifstream file(state_path(folder));
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
   return parse_status(line);

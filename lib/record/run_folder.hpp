@@ -14,6 +14,7 @@ std::optional<Status> parse_status(std::string_view name);
 
 // Paths inside the run folder OUTPUT/NAME.
 std::string results_path(const std::string& folder);               ///< results.h5
+std::string state_path(const std::string& folder);                 ///< state
 std::string rank_path(const std::string& folder, int rank);        ///< ranks/rank-00000.h5
 std::string trace_part_path(const std::string& folder, int rank);  ///< ranks/trace-00000.json
 std::string trace_path(const std::string& folder);                 ///< trace.json
@@ -27,6 +28,10 @@ void create_run_folder(const std::string& folder);
 /// Replaces the file `state` by rename: the last act of a run. On a full disk it is written in place. Throws
 /// Error.
 void write_state(const std::string& folder, Status status);
+
+/// Returns when the disk has the file or the names in the folder `path`. A file system that cannot sync
+/// passes. Throws Error.
+void sync_to_disk(const std::string& path);
 
 /// nullopt where there is no readable `state`.
 std::optional<Status> read_state(const std::string& folder);

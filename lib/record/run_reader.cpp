@@ -27,6 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kSilence{60};  // a recorder touches its file every second
 
+constexpr std::size_t kNewestSteps = 512;  // rows: a chunk of the file
+
 constexpr std::size_t kMostOfAnAttribute = 10'000;
 
 constexpr std::array<const char*, 14> kTextAttributes = {
@@ -75,6 +77,12 @@ void without_cut_events(Table& events) {
   keep_rows(events, rows);
 }
 
+Table newest_steps(hid_t group) {
+  auto steps = without_cut_rows(read_table(group, "steps", kNewestSteps), "step");
+  if (steps.rows == 0) steps = without_cut_rows(read_table(group, "steps"), "step");  // all were cut ones
+  return steps;
+}
+
 RankRecord read_rank(hid_t group, int rank, Detail detail) {
   RankRecord record;
   record.rank = rank;
@@ -82,6 +90,7 @@ RankRecord read_rank(hid_t group, int rank, Detail detail) {
   record.events = read_table(group, "events");
   without_cut_events(record.events);
   record.samples = without_cut_rows(read_table(group, "samples"), "epoch");
+  if (detail == Detail::newest_steps) record.steps = newest_steps(group);
   if (detail == Detail::steps) record.steps = without_cut_rows(read_table(group, "steps"), "step");
   return record;
 }

@@ -30,7 +30,7 @@ struct Table {
 struct RankRecord {
   int rank = 0;
   Table epochs;
-  Table steps;  ///< Empty unless asked for.
+  Table steps;  ///< As Detail says.
   Table events;
   Table samples;
 };
@@ -54,7 +54,11 @@ struct RunRecord {
   std::vector<std::string> unreadable;  ///< Rank files that could not, with the reason.
 };
 
-enum class Detail { epochs, steps };  ///< steps: also the rows of /ranks/NNNNN/steps.
+enum class Detail {
+  epochs,        ///< No rows of /ranks/NNNNN/steps.
+  newest_steps,  ///< Also the last ones of each rank, some hundred.
+  steps          ///< All of them.
+};
 
 /// Reads results.h5 and the live rank files: a finished run, a running one or one that was killed (status
 /// `incomplete`). Throws Error: exit code 2 when `folder` is no run folder, 3 when results.h5 is damaged or

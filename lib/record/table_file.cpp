@@ -141,7 +141,7 @@ void read_rows_into(hid_t location, const std::string& path, const std::vector<C
   h5::read_slab(dataset, memory_type(columns, row_bytes).id(), {0}, {count}, rows);
 }
 
-Table read_table(hid_t location, const std::string& path) {
+Table read_table(hid_t location, const std::string& path, std::size_t most_rows) {
   const h5::SilentErrors silent;
   const h5::Dataset dataset = h5::open_dataset(location, path);
   h5::require_own_bytes(location, dataset);
@@ -150,9 +150,10 @@ Table read_table(hid_t location, const std::string& path) {
   if (shape.size() != 1) throw Error("is not a list of rows", {.subject = h5::describe(dataset.id())});
   require_rows(dataset, shape[0], plan.row_bytes);
   Table table;
-  table.rows = shape[0];
+  table.rows = std::min<std::size_t>(shape[0], most_rows);
   std::vector<char> bytes(table.rows * plan.row_bytes);
-  h5::read_slab(dataset, plan.type.id(), {0}, shape, bytes.data());
+  if (table.rows > 0)
+    h5::read_slab(dataset, plan.type.id(), {shape[0] - table.rows}, {table.rows}, bytes.data());
   for (const Field& field : plan.fields) {
     table.order.push_back(field.name);
     for (std::size_t row = 0; row < table.rows; ++row) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,8 @@ std::vector<Row> read_rows(hid_t location, const std::string& path) {
   return rows;
 }
 
-/// All rows of any compound dataset with number and string fields. Throws Error.
-Table read_table(hid_t location, const std::string& path);
+/// The rows of any compound dataset with number and string fields, all or the last `most_rows`. Throws Error.
+Table read_table(hid_t location, const std::string& path,
+                 std::size_t most_rows = std::numeric_limits<std::size_t>::max());
 
 }  // namespace dtrain::record

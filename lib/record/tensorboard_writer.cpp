@@ -10,9 +10,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
+#include "record/run_folder.hpp"
 
 namespace dtrain::record {
 namespace {
@@ -72,12 +76,120 @@ std::string event_at(std::int64_t step) {
   return event;
 }
 
-// A name that a second writer in the same second and folder does not take.
+// The parts of a message, one after the other. Ends at its end, and at the first byte that makes no sense.
+class Fields {
+ public:
+  explicit Fields(std::string_view message) : left_(message) {}
+
+  // Steps to the next field.
+  bool next() {
+    std::uint64_t key = 0;
+    if (!varint(key)) return false;
+    number = key >> 3U;
+    value = 0;
+    bytes = {};
+    switch (static_cast<Wire>(key & 7U)) {
+      case Wire::varint:
+        return varint(value);
+      case Wire::fixed64:
+        return take(sizeof(double));
+      case Wire::bytes:
+        return varint(value) && take(value);
+      case Wire::fixed32:
+        return take(sizeof(float));
+    }
+    return false;
+  }
+
+  std::uint64_t number = 0;
+  std::uint64_t value = 0;  // of a varint
+  std::string_view bytes;   // of any other
+
+ private:
+  bool varint(std::uint64_t& result) {
+    result = 0;
+    for (unsigned shift = 0; shift < 64 && !left_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(left_.front());
+      left_.remove_prefix(1);
+      result |= std::uint64_t{byte & 0x7FU} << shift;
+      if (byte < 0x80U) return true;
+    }
+    return false;
+  }
+  bool take(std::uint64_t count) {
+    if (count > left_.size()) return false;
+    bytes = left_.substr(0, static_cast<std::size_t>(count));
+    left_.remove_prefix(static_cast<std::size_t>(count));
+    return true;
+  }
+  std::string_view left_;
+};
+
+// Whether an event is a point that the run comes to again.
+bool comes_again(std::string_view event, const Kept& kept) {
+  std::uint64_t step = 0;
+  std::string_view tag;
+  for (Fields fields(event); fields.next();) {
+    if (fields.number == 2) step = fields.value;
+    if (fields.number != 5) continue;
+    for (Fields values(fields.bytes); values.next();) {
+      for (Fields point(values.bytes); point.next();) {
+        if (point.number == 1) tag = point.bytes;
+      }
+    }
+  }
+  if (tag.empty()) return false;
+  const bool by_step = tag.find("_by_step/") != std::string_view::npos;
+  return static_cast<std::int64_t>(step) > (by_step ? kept.step : kept.epoch);
+}
+
+// The records of an event file without those that come again, and without a last one that a kill has cut.
+std::string records_kept(std::string_view records, const Kept& kept) {
+  constexpr std::size_t kBefore = sizeof(std::uint64_t) + sizeof(std::uint32_t);
+  constexpr std::size_t kBehind = sizeof(std::uint32_t);
+  std::string left;
+  while (records.size() >= kBefore + kBehind) {
+    std::uint64_t length = 0;
+    std::memcpy(&length, records.data(), sizeof length);
+    if (length > records.size() - kBefore - kBehind) break;
+    const auto frame = records.substr(0, kBefore + static_cast<std::size_t>(length) + kBehind);
+    if (!comes_again(frame.substr(kBefore, static_cast<std::size_t>(length)), kept)) left += frame;
+    records.remove_prefix(frame.size());
+  }
+  return left;
+}
+
+// Curves are not worth a run: a file that cannot be read or replaced stays as it is.
+void remove_points_that_come_again(const std::string& folder, const Kept& kept) {
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  // a year of points
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("events.out.tfevents.")) continue;
+    if (name.ends_with(".partial")) {  // a kill left it: TensorBoard would read it, too
+      fs::remove(entry.path(), error);
+      continue;
+    }
+    if (!entry.is_regular_file(error) || entry.file_size(error) > kMostBytes || error) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::string records((std::istreambuf_iterator<char>(file)), {});
+    const std::string left = records_kept(records, kept);
+    if (left.empty() || left.size() == records.size()) continue;
+    try {
+      replace_file(entry.path().string(), left);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+}
+
+// A name that no other writer in this folder takes.
 std::string event_file(const std::string& folder) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  return (fs::path(folder) / fmt::format("events.out.tfevents.{}.{}.{}",
-                                         static_cast<std::int64_t>(wall_time_s()), host.data(), ::getpid()))
+  return free_name(fs::path(folder) / fmt::format("events.out.tfevents.{}.{}.{}",
+                                                  static_cast<std::int64_t>(wall_time_s()), host.data(),
+                                                  ::getpid()))
       .string();
 }
 
@@ -90,7 +202,9 @@ std::uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-TensorBoardWriter::TensorBoardWriter(const std::string& folder) : path_(event_file(folder)) {
+TensorBoardWriter::TensorBoardWriter(const std::string& folder, const std::optional<Kept>& kept)
+    : path_(event_file(folder)) {
+  if (kept) remove_points_that_come_again(folder, *kept);
   std::error_code error;
   fs::create_directories(folder, error);
   file_.reset(std::fopen(path_.c_str(), "wb"));

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "record/rows.hpp"
 
 namespace dtrain::record {
 
@@ -12,8 +15,10 @@ namespace dtrain::record {
 /// messages as tensorflow/core/util/event.proto and framework/summary.proto, encoded here.
 class TensorBoardWriter {
  public:
-  /// Makes `folder` and a new event file in it. Throws Error (exit code 2) when it cannot.
-  explicit TensorBoardWriter(const std::string& folder);
+  /// Makes `folder` and a new event file in it. Throws Error (exit code 2) when it cannot. With `kept` the
+  /// points of an earlier part of the run beyond there are removed, since they come again: TensorBoard would
+  /// show them twice. Curves whose names have `_by_step/` count steps, all others epochs.
+  explicit TensorBoardWriter(const std::string& folder, const std::optional<Kept>& kept = std::nullopt);
 
   /// One point of the curve `tag` (`train/loss`). NaN is left out: TensorBoard draws it as a gap anyhow.
   /// Throws Error when the disk is full.

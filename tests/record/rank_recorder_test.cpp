@@ -5,10 +5,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/file_size_limit.hpp"
 #include "record/run_folder.hpp"
@@ -94,6 +97,83 @@ TEST_F(RankRecorderTest, ARunThatGoesOnKeepsTheRowsOfAnOlderVersion) {
   EXPECT_EQ(steps.column("loss"), std::vector<double>{0.5});
   EXPECT_TRUE(std::isnan(steps.column("ended_at_s").at(0)));
   EXPECT_EQ(read("traffic").rows, 0U);
+}
+
+TEST_F(RankRecorderTest, ATableThatCannotBeReadIsAllThatADamagedFileLoses) {
+  {
+    RankRecorder recorder(library_, options());
+    recorder.step({.step = 1, .epoch = 1});
+    recorder.epoch({.epoch = 1, .samples = 10});
+    recorder.event("checkpoint", "step 1");
+    recorder.samples(1, 7);
+  }
+  {
+    const auto lock = library_.lock();
+    const h5::File file = h5::open_file(options().path, h5::Access::write);
+    const h5::Dataset steps = h5::open_dataset(file.id(), "steps");
+    h5::set_rows(steps, std::uint64_t{1} << 40U);
+  }
+  auto later = options();
+  later.kept = Kept{.step = 1, .epoch = 1};
+  RankRecorder recorder(library_, later);
+  EXPECT_NE(recorder.lost().find("steps (says that it has more rows"), std::string::npos) << recorder.lost();
+  EXPECT_NE(recorder.lost().find(later.path), std::string::npos) << recorder.lost();
+  recorder.close();
+  EXPECT_EQ(read("steps").rows, 0U);
+  EXPECT_EQ(read("epochs").column("samples"), std::vector<double>{10});
+  EXPECT_EQ(read("samples").column("hash"), std::vector<double>{7});
+  EXPECT_EQ(read("events").texts.at("kind"), (std::vector<std::string>{"checkpoint", "records_lost"}));
+  EXPECT_TRUE(std::filesystem::exists(later.path + ".damaged"));
+}
+
+TEST_F(RankRecorderTest, AFileThatCannotBeOpenedIsSetAsideAndNamed) {
+  std::ofstream(options().path) << "no HDF5 file, though it has the name of one and some length";
+  auto later = options();
+  later.kept = Kept{.step = 1, .epoch = 1};
+  const RankRecorder recorder(library_, later);
+  EXPECT_NE(recorder.lost().find("all tables ("), std::string::npos) << recorder.lost();
+  EXPECT_EQ(read("steps").rows, 0U);
+  EXPECT_EQ(std::filesystem::file_size(later.path + ".damaged"), 59U);
+}
+
+TEST_F(RankRecorderTest, ARankThatIsNewHasLostNothing) {
+  auto later = options();
+  later.kept = Kept{.step = 1, .epoch = 1};
+  EXPECT_EQ(RankRecorder(library_, later).lost(), "");
+}
+
+TEST_F(RankRecorderTest, TheFileOfARankThatIsGoneStillSaysWhoseItWas) {
+  auto own = options();
+  own.rank = 3;
+  own.has_virtual_times = true;
+  {
+    RankRecorder recorder(library_, own);
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      recorder.step({.step = step, .epoch = step});
+      recorder.virtual_time({.step = step, .epoch = step, .virtual_time_s = 0.5});
+    }
+  }
+  {
+    const auto lock = library_.lock();
+    const h5::File file = h5::open_file(own.path, h5::Access::write);
+    h5::write_attribute(file.id(), "pid", std::int64_t{12345});
+    h5::write_attribute(file.id(), "hostname", "node-of-old");
+  }
+  EXPECT_EQ(RankRecorder::trim(library_, own.path, own.rank, Kept{.step = 2, .epoch = 1}), "");
+  EXPECT_EQ(read("steps").column("step"), (std::vector<double>{1, 2}));
+  EXPECT_EQ(read("virtual_times").column("step"), (std::vector<double>{1, 2}));
+  const auto lock = library_.lock();
+  const h5::File file = h5::open_file(own.path, h5::Access::read);
+  EXPECT_EQ(h5::read_int_attribute(file.id(), "pid"), 12345);
+  EXPECT_EQ(h5::read_string_attribute(file.id(), "hostname"), "node-of-old");
+  EXPECT_EQ(h5::read_int_attribute(file.id(), "rank"), 3);
+}
+
+TEST_F(RankRecorderTest, AnUnreadableFileOfARankThatIsGoneIsLeftAndNamed) {
+  std::ofstream(options().path) << "no HDF5 file, though it has the name of one and some length";
+  const auto lost = RankRecorder::trim(library_, options().path, 0, Kept{.step = 2, .epoch = 1});
+  EXPECT_NE(lost.find(options().path + ": cannot be read"), std::string::npos) << lost;
+  EXPECT_EQ(std::filesystem::file_size(options().path), 59U);
 }
 
 TEST_F(RankRecorderTest, RowsAreReadableAfterAFlushWhileRecordingGoesOn) {

@@ -1,13 +1,17 @@
 // For the Python tests beside it, which read with h5py and TensorBoard what this writes.
 //   record_samples results FOLDER        a whole small run
-//   record_samples live FOLDER           records until its standard input ends; prints a line after each
-//   flush record_samples steps FILE            records steps as fast as it can, for ever: to be killed
+//   record_samples live FOLDER           records until its standard input ends; a line after each flush
+//   record_samples steps FILE            records steps as fast as it can, for ever: to be killed
 //   record_samples tensorboard FOLDER    a few scalars
+//   record_samples tensorboard_twice FOLDER   those of a run that trained some steps again
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -142,6 +146,25 @@ void write_curves(const std::string& folder) {
                 .learning_rate = 0.1});
 }
 
+/// A run that was killed in step 130 of its second epoch of 100 steps, and went on from step 120.
+void write_curves_twice(const std::string& folder) {
+  const auto train = [&](std::int64_t first, std::int64_t last, const std::optional<Kept>& kept, float loss) {
+    TensorBoardWriter writer(folder, kept);
+    for (std::int64_t step = first; step <= last; ++step) {
+      writer.scalar("train_by_step/loss", step, loss);
+      if (step % 100 == 0) writer.scalar("train/loss", step / 100, loss);
+      if (step % 125 == 0) writer.scalar("validation_by_step/loss", step, loss);
+    }
+    writer.flush();
+  };
+  train(1, 130, std::nullopt, 1);
+  {
+    const auto first = std::filesystem::directory_iterator(folder)->path();
+    std::ofstream(first, std::ios::app | std::ios::binary) << "cut";  // by the kill
+  }
+  train(121, 200, Kept{.step = 120, .epoch = 1}, 2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -152,5 +175,6 @@ int main(int argc, char** argv) {
   if (what == "live") record_live(path);
   if (what == "steps") record_for_ever(path);
   if (what == "tensorboard") write_curves(path);
+  if (what == "tensorboard_twice") write_curves_twice(path);
   return 0;
 }

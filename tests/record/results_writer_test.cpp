@@ -1,8 +1,10 @@
 #include "record/results_writer.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +18,23 @@
 #include "record/run_reader.hpp"
 #include "record/table_file.hpp"
 #include "support/scratch_folder.hpp"
+
+namespace {
+
+// What was synced, a folder with the state in it at that time. In place of the C library's function.
+std::vector<std::string>& synced_files() {
+  static std::vector<std::string> paths;
+  return paths;
+}
+
+}  // namespace
+
+extern "C" int fsync(int fd) {
+  std::string path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)).string();
+  if (const auto state = dtrain::record::read_state(path)) path += " " + std::string(status_name(*state));
+  synced_files().push_back(path);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace dtrain::record {
 namespace {
@@ -105,6 +124,16 @@ TEST_F(ResultsWriterTest, ARunThatGoesOnKeepsItsEpochs) {
   EXPECT_EQ(run.epochs.column("validation_r2"), (std::vector<double>{0.5, 1, 7}));
   EXPECT_EQ(run.test.rows, 0U);
   EXPECT_EQ(start_time_of(library_, results_path(run_)), info().start_time_utc);
+}
+
+TEST_F(ResultsWriterTest, ARunThatGoesOnKeepsWhereItsRanksWereUntilItSaysMore) {
+  {
+    ResultsWriter results(library_, run_, info());
+    results.topology({{.rank = 0, .hostname = "n0"}, {.rank = 1, .hostname = "n1"}});
+    EXPECT_EQ(read().topology.rows, 2U) << "at once: the first epoch may take days";
+  }
+  const ResultsWriter results(library_, run_, info(), {}, Kept{.step = 20, .epoch = 2});
+  EXPECT_EQ(read().topology.texts.at("hostname"), (std::vector<std::string>{"n0", "n1"}));
 }
 
 TEST_F(ResultsWriterTest, ARunThatGoesOnSetsADamagedFileAsideAndSaysSo) {
@@ -201,6 +230,28 @@ TEST_F(ResultsWriterTest, ABrokenRankFileIsLeftOutAndNamed) {
   const RunRecord done = read();
   EXPECT_EQ(done.ranks.size(), 1U);
   EXPECT_NE(done.attributes.at("unreadable_ranks").find("rank 1"), std::string::npos);
+}
+
+TEST_F(ResultsWriterTest, SoManyBrokenRankFilesThatNamesFillAnAttributeAreCounted) {
+  constexpr int kBroken = 700;
+  ResultsWriter results(library_, run_, info());
+  for (int rank = 0; rank < kBroken; ++rank) std::ofstream(rank_path(run_, rank)) << std::string(100, 'x');
+  results.finish(Status::completed);
+  const auto names = read().attributes.at("unreadable_ranks");
+  EXPECT_NE(names.find("rank 0: "), std::string::npos) << names;
+  const auto named = static_cast<int>(std::count(names.begin(), names.end(), ';'));
+  EXPECT_NE(names.find("and " + std::to_string(kBroken - named) + " other ranks"), std::string::npos)
+      << names << ", " << named;
+}
+
+TEST_F(ResultsWriterTest, TheDiskHasTheResultsBeforeTheStateSaysThatTheyAreComplete) {
+  ResultsWriter results(library_, run_, info());
+  results.epoch({.epoch = 1});
+  synced_files().clear();
+  results.finish(Status::completed);
+  const std::string aside = results_path(run_) + ".partial";
+  EXPECT_EQ(synced_files(),
+            (std::vector<std::string>{aside, run_ + " running", run_ + "/state", run_ + " completed"}));
 }
 
 TEST_F(ResultsWriterTest, AResultsFileOfAnotherVersionIsRefusedWithARemedy) {

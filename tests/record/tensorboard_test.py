@@ -38,4 +38,18 @@ def main():
         assert loss[0].wall_time > 1.7e9
 
 
+def of_a_run_that_went_on():
+    """What was trained again after a kill is there once, and what counts of the part before is kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.argv[1], "tensorboard_twice", folder], check=True, timeout=30)
+        paths = sorted(glob.glob(folder + "/*"))
+        assert len(paths) == 2 and all("events.out.tfevents." in path for path in paths), paths
+        events = EventAccumulator(folder, size_guidance={"scalars": 0})
+        events.Reload()
+        points = {tag: [(point.step, point.value) for point in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+        assert points == {"train_by_step/loss": [(step, 1.0 if step <= 120 else 2.0) for step in range(1, 201)],
+                          "train/loss": [(1, 1.0), (2, 2.0)], "validation_by_step/loss": [(125, 2.0)]}, points
+
+
 main()
+of_a_run_that_went_on()

@@ -1,6 +1,6 @@
 """Runs stop on request, and go on where they stood: with the same bits, each sample used once, results continued.
 
-    resume.py BINARY
+    resume.py BINARY [mounts]     mounts: only the parts that mount file systems, as root alone can; 77: skipped
 """
 
 import json
@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 
 from faults import fault_library
-from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, step_losses
+from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, started, step_losses
 
 CNN = ["--model", "cnn", "--epochs", 2, "--limit-steps", 180, "--threads", 1]
 
@@ -48,8 +48,7 @@ def facts(folder):
 
 def stopped_by(binary, folder, send, *options):
     """Starts a run, has it stopped after some steps, and expects exit code 75."""
-    command = [str(MPIRUN), "2", str(binary), *map(str, options)]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with started([MPIRUN, 2, binary, *options], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         send(process)
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 75, (process.returncode, said)
@@ -93,6 +92,9 @@ def stops_and_goes_on(binary, folder):
     assert [row[0] for row in found[1]] == [row[0] for row in expected[1]] and found[2] == expected[2]
     assert np.allclose(found[3], expected[3], rtol=2e-3), np.max(np.abs(np.array(found[3]) / np.array(expected[3]) - 1))
     assert found[4] in ("completed", b"completed")
+    with h5py.File(run_folder / "results.h5") as file:
+        places = [(int(row["generation"]), int(row["rank"])) for row in file["topology"]]
+    assert places == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)], places
 
     said = run(binary, 2, *CNN, "--limit-steps", 0, "--epochs", 500, "--exit-after", "3s", "--name", "timed", cwd=folder, check=False)
     assert said.returncode == 75 and "stopped" in said.stdout, (said.returncode, said.stdout, said.stderr)
@@ -266,9 +268,6 @@ def survives_a_full_disk(binary, folder):
 
 def survives_a_small_disk(binary, folder):
     """Of 3 MiB, which checkpoints and results do not fit: HDF5 must not meet its end. Only root can make one up."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
-        print("no small disk can be made here")
-        return
     (folder / "small").mkdir()
     script = ('mount -t tmpfs -o size=3m none small; "$@"; echo "code $?"; cat small/filled/state; '
               '"$1" report small/filled >report.txt; echo "report $?"; exit 0')
@@ -339,6 +338,30 @@ def a_run_from_another_goes_on_by_the_same_command(binary, folder):
     assert not bits(*(last(folder / "runs" / name, 20) for name in ("unbroken", "requeued")))
 
 
+def the_first_command_goes_on_after_one_by_hand(binary, folder):
+    """`--resume auto` in between does not make the run forget where it was begun from."""
+    common = ["--model", "mlp", "--threads", 1, "--micro-batches", 2, "--checkpoint-every", "5steps", "--keep", 9, "--quiet"]
+    run(binary, 1, *common, "--limit-steps", 4, "--name", "origin", cwd=folder)
+    common += ["--limit-steps", 30, "--name", "by-hand"]
+    first = [*common, "--resume", "runs/origin"]
+    for options, step in ((first, 13), ([*common, "--resume", "auto"], 19)):
+        failed = run(binary, 1, *options, "--inject", f"fail:rank=0,step={step}", cwd=folder, check=False)
+        assert failed.returncode == 1, (failed.returncode, failed.stderr)
+    run(binary, 1, *first, cwd=folder)
+    with h5py.File(folder / "runs/by-hand/results.h5") as file:
+        resumed = [row["detail"].decode() for row in file["ranks/00000/events"] if row["kind"] == b"resumed"]
+    assert [words.split()[1] for words in resumed] == ["step-00000004", "step-00000010", "step-00000015"], resumed
+
+
+def says_how_a_smaller_batch_goes_on(binary, folder):
+    """Its micro-batches are the checkpoint's, which fewer samples cannot feed: the advice works."""
+    common = ["--model", "mlp", "--threads", 1, "--quiet", "--epochs", 2]
+    run(binary, 2, *common, "--limit-steps", 4, "--global-batch", 64, "--micro-batches", 16, "--epochs", 1, "--name", "sixteen", cwd=folder)
+    smaller = [*common, "--global-batch", 8, "--limit-steps", 8, "--resume", "runs/sixteen", "--name", "smaller"]
+    refused(binary, 2, 2, ["--global-batch 8", "16 micro-batches", "keep --global-batch 64", "--micro-batches 8 or fewer"], *smaller, cwd=folder)
+    refused(binary, 2, 2, ["--global-batch 8", "16 micro-batches", "add --micro-batches 8 or fewer"], *smaller, "--optimizer-state", "keep", cwd=folder)
+
+
 def goes_on_from_tables_with_impossible_rows(binary, folder):
     """A table that says it has 10^12 rows is none that a run would take over, and no reason to want memory."""
     common = ["--model", "mlp", "--threads", 1, "--checkpoint-every", "5steps", "--quiet", "--name", "impossible"]
@@ -358,7 +381,7 @@ def later_checkpoints_clear_a_failure(binary, folder):
     """Room comes back: the run can be resumed, so that it has not failed."""
     command = ["bash", "-c", 'trap "" XFSZ; exec "$@"', "bash", str(binary), "--model", "mlp", "--optimizer", "adam", "--threads", "1",
                "--epochs", "1000", "--checkpoint-every", "0.2s", "--name", "cleared", "--record-steps", "off"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         def newest():
             return max([int(path.name[5:]) for path in folder.glob("runs/cleared/checkpoints/step-*") if path.suffix == ""], default=0)
 
@@ -391,9 +414,6 @@ def waits_for_a_slow_disk(binary, folder):
 
 def needs_a_folder_that_all_see(binary, folder):
     """A rank whose file system is another one: only root can make one up."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
-        print("no rank can be given a file system of its own here")
-        return
     (folder / "apart").mkdir()
     script = folder / "rank.sh"
     script.write_text('[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"\n'
@@ -407,19 +427,26 @@ def main():
     binary = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
+        if sys.argv[2:] == ["mounts"]:
+            if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
+                print("skipped: no file system can be mounted here, as root alone can")
+                sys.exit(77)
+            survives_a_small_disk(binary, folder)
+            needs_a_folder_that_all_see(binary, folder)
+            return
         goes_on_bit_by_bit(binary, folder)
         keeps_what_it_should(binary, folder)
         stops_and_goes_on(binary, folder)
         refuses(binary, folder)
         goes_on_elsewhere(binary, folder)
         survives_a_full_disk(binary, folder)
-        survives_a_small_disk(binary, folder)
         writes_the_best_when_it_happens(binary, folder)
         a_run_from_another_goes_on_by_the_same_command(binary, folder)
+        the_first_command_goes_on_after_one_by_hand(binary, folder)
+        says_how_a_smaller_batch_goes_on(binary, folder)
         goes_on_from_tables_with_impossible_rows(binary, folder)
         later_checkpoints_clear_a_failure(binary, folder)
         waits_for_a_slow_disk(binary, folder)
-        needs_a_folder_that_all_see(binary, folder)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "comm/faults/injection.hpp"
@@ -34,6 +35,17 @@ RunStart start_of(const RunConfig& config, bool goes_on, const comm::MpiEnvironm
   const double passed_s = seconds_of_utc(start.utc) - seconds_of_utc(earlier);
   if (!std::isfinite(passed_s)) return start;
   return {.steady_ns = start.steady_ns - std::llround(passed_s * 1e9), .utc = earlier};
+}
+
+/// Where the ranks of the run's earlier parts were, on all ranks the same.
+std::vector<record::TopologyRow> earlier_topology(const RunConfig& config, const comm::MpiEnvironment& mpi,
+                                                  h5::Library& library) {
+  const auto world = comm::Communicator::duplicate(mpi.world());
+  std::vector<record::TopologyRow> rows;
+  if (world.rank() == 0) rows = record::topology_of(library, record::results_path(run_folder(config)));
+  rows.resize(static_cast<std::size_t>(world.max(std::ssize(rows))));
+  if (!rows.empty()) world.broadcast_bytes(std::as_writable_bytes(std::span(rows)), 0);
+  return rows;
 }
 
 /// The options with a warm-up that ends before the run does: the recipe's is shortened, the user's is not.
@@ -73,6 +85,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   // What lies in the folder until it is replaced is another run's.
   const bool goes_on = (recovery.goes_on() && !config.output.overwrite) || (resume && resume->own);
   const RunStart start = start_of(config, goes_on, mpi, library);
+  if (goes_on && !recovery.goes_on()) recovery.keep(earlier_topology(config, mpi, library));
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   parallel::MemoryMeter::process().install();
   parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());

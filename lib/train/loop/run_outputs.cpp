@@ -81,10 +81,11 @@ std::string device_time_in_words(int epoch, const record::PhaseTotals& totals) {
 
 /// The files of ranks that an earlier part of the run had and this one has not.
 void trim_ranks_that_are_gone(h5::Library& library, const std::string& folder,
-                              const topology::Cluster& cluster, const record::Kept& kept) {
+                              const topology::Cluster& cluster, const record::Kept& kept, const Log& log) {
   for (const auto& file : record::rank_files(folder)) {
     if (is_in(cluster, file.rank)) continue;
-    record::RankRecorder(library, {.path = file.path, .rank = file.rank, .kept = kept}).close();
+    const auto lost = record::RankRecorder::trim(library, file.path, file.rank, kept);
+    if (!lost.empty()) log.warn(lost);
   }
 }
 
@@ -119,16 +120,17 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
                           .start_s = static_cast<double>(start.steady_ns) * 1e-9,
                           .kept = kept,
                           .has_virtual_times = job.virtual_clock() != nullptr}) {
+  if (!recorder_.lost().empty()) log_.warn(recorder_.lost());
   if (job.rank() != 0) return;
   const bool goes_on = kept && std::filesystem::exists(record::results_path(folder_));
   results_ =
       std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
                                               for_files(extra_columns_), goes_on ? kept : std::nullopt);
   if (!results_->lost().empty()) log_.warn(results_->lost());
-  if (kept) trim_ranks_that_are_gone(library, folder_, job.cluster(), *kept);
+  if (kept) trim_ranks_that_are_gone(library, folder_, job.cluster(), *kept, log_);
   results_->topology(topology_);
   if (config.output.tensorboard) {
-    tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));
+    tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_), kept);
     curves_.emplace(*tensorboard_);
   }
 }
@@ -408,6 +410,11 @@ std::optional<Error> RunOutputs::finish(record::Status status) {
   job_.world().barrier();  // all ranks' files are closed: they can be copied
   const auto lost = failure_of([&] {
     if (results_ == nullptr) return;
+    if (status == record::Status::running) {
+      results_->write_now();
+      require(results_->problem().empty(), results_->problem(), {.subject = record::results_path(folder_)});
+      return;
+    }
     if (trace_ != nullptr) record::merge_traces(folder_);
     results_->finish(status);
     log_.info(fmt::format("results    {}", record::results_path(folder_)));

@@ -73,7 +73,7 @@ struct EpochSums {
 class RunOutputs {
  public:
   /// `trace` may be null. `kept`: what counts of an earlier part of the run, whose files are continued;
-  /// `earlier`: where its ranks were, if ranks were lost since.
+  /// `earlier`: where the ranks of earlier parts were.
   /// Throws Error (exit code 2) when the folder cannot be written.
   RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
              record::TraceWriter* trace, const RunStart& start, const std::optional<record::Kept>& kept,
@@ -138,8 +138,8 @@ class RunOutputs {
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
 
-  /// Closes everything; the run has ended like this. Returns why results.h5 does not say so, the same on
-  /// every rank. Collective.
+  /// Closes everything; the run has ended like this, or is still `running`, in its next part. Returns why
+  /// results.h5 does not say so, the same on every rank. Collective.
   std::optional<Error> finish(record::Status status);
 
  private:

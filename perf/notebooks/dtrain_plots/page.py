@@ -97,7 +97,13 @@ def tiles(run):
 
 
 def nodes_of(run):
-    return len(set(run.topology["node"])) if len(run.topology) else 0
+    """Of the newest ranks: before a loss or a resumption there may have been others."""
+    rows = run.topology
+    if not len(rows):
+        return 0
+    if "generation" in rows.dtype.names:
+        rows = rows[rows["generation"] == rows["generation"].max()]
+    return len(set(rows["node"]))
 
 
 def summary(run):
