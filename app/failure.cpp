@@ -114,10 +114,10 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   // Where a rank has died no ranks may meet once more; where that ends all of them, it may have failed only.
   // MPI_Abort after an earlier loss lets the launcher end with 0, or never.
   const bool leaves = (is_lost_rank(mine) || mpi.has_lost_ranks()) && mpi.can_recover();
-  const auto all = leaves ? std::vector<LastWords>() : exchange(mine, errors);
+  if (leaves) mpi.exit_without_finalising(mine.code, mine.text.data());
+  const auto all = exchange(mine, errors);
   if (all.empty()) {
     std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << mine.text.data() << std::endl;
-    if (leaves) mpi.exit_without_finalising(mine.code);
     mpi.abort(mine.code);
   }
   if (errors.rank() == 0) print_once(all);

@@ -18,8 +18,8 @@ Error as_error(const std::exception& error, ExitCode code = ExitCode::failure);
 /// rank alike) each different sentence is printed once, and the function returns: MPI can be finalised and
 /// the process end with the code returned, the highest of all. When other ranks do not arrive within a few
 /// seconds they wait for us in a collective: the sentence is printed with our rank, and all are aborted.
-/// After a rank was lost no rank waits for it: every survivor says what it saw, and they leave together.
-/// `errors` is a communicator of all ranks that is used for nothing else.
+/// After a rank was lost no rank waits for it: the survivors leave together, and each different sentence is
+/// printed once. `errors` is a communicator of all ranks that is used for nothing else.
 int settle_failure(const std::exception& error, const comm::Communicator& errors, comm::MpiEnvironment& mpi);
 
 }  // namespace dtrain::app

@@ -26,8 +26,10 @@ ExitCode train_on(train::RunConfig config, const Environment& environment, comm:
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
   config.started_ranks = mpi.first_size();
   const bool named = !config.output.name.empty();
+  KeptFolder holder;
   const auto train_here = [&](train::RunConfig& settled, train::Recovery& recovery) {
-    return train_part(settled, recovery, named, environment, mpi, recovery.goes_on() ? nullptr : starting);
+    return train_part(settled, recovery, named, environment, mpi, recovery.goes_on() ? nullptr : starting,
+                      holder);
   };
   return train::run_in_parts(config, {.train = train_here, .mark_failed = mark_failed}, mpi);
 }

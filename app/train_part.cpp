@@ -24,7 +24,6 @@
 #include "parallel/device/rank_device.hpp"
 #include "preflight.hpp"
 #include "record/run_folder.hpp"
-#include "record/run_holder.hpp"
 #include "run/checkpoint_config.hpp"
 #include "run/run_folder.hpp"
 #include "run/same_run.hpp"
@@ -53,8 +52,10 @@ void on_first_rank(const comm::Communicator& world, Action action) {
   if (const auto shared = comm::first_failure(failure, world)) throw Error(*shared);
 }
 
-std::string to_toml_without_name(train::RunConfig config, bool named) {
+/// `begun_from`: the checkpoint of another run that this one was begun from; empty: none.
+std::string to_toml_without_name(train::RunConfig config, bool named, const std::string& begun_from) {
   if (!named) config.output.name.clear();
+  if (!begun_from.empty()) config.output.resume = begun_from;
   config.output.overwrite = false;  // said of the run before
   return to_toml(config);
 }
@@ -106,7 +107,8 @@ ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::Resu
   try {
     check_seen_by_all(folder, world);
     const ExitCode code = train::run(config, resume, recovery, mpi, log, starts);
-    on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
+    if (!recovery.moves())
+      on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
   } catch (...) {
     // Whichever rank it was: the others may not come so far. Where ranks were left behind the run goes on.
@@ -136,6 +138,37 @@ std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& conf
   const auto can_go_on = [&] { return goes_on ? folder.has_checkpoints() : folder.can_go_on(config); };
   if (first_rank_finds(can_go_on)) return state::newest_valid(train::checkpoints_folder(config), world);
   return is_path ? std::optional(state::resume_point(resume, world)) : std::nullopt;
+}
+
+/// The checkpoint of another run that the run which goes on was begun from: its folder must go on to say it,
+/// or the command that began it is refused when a job comes back to the queue. Collective.
+std::string begun_from(const train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
+                       const comm::Communicator& world) {
+  if (!resume || !resume->own) return {};
+  std::string path;
+  on_first_rank(world, [&] { path = RunFolder(train::run_folder(config)).begun_from(); });
+  return world.broadcast(path, 0);
+}
+
+/// A run that resumes cuts its steps into as many micro-batches as before, unless the user says otherwise.
+/// Throws Error (exit code 2) where the steps have fewer samples now.
+void keep_micro_batches(train::RunConfig& config, const state::ResumePoint& resume) {
+  if (config.given.contains("micro-batches")) return;
+  const int kept = resume.info.micro_batches;
+  config.batch.micro_batches = kept;
+  const int batch = config.batch.global_batch;
+  if (kept <= batch) return;
+  const bool may_change = !resume.own && config.output.optimizer_state != "exact";
+  const std::string fewer = fmt::format("--micro-batches {} or fewer", batch);
+  throw usage_error(
+      fmt::format("{} samples cannot feed the {} micro-batches of a step that the run keeps from {}", batch,
+                  kept, printable(resume.folder.string())),
+      fmt::format("--global-batch {}", batch),
+      may_change
+          ? fmt::format("add {}", fewer)
+          : fmt::format("keep --global-batch {}, or begin a run of another name from this checkpoint with "
+                        "--resume, --optimizer-state keep and {}",
+                        global_batch_of(resume.info, resume.folder.string()), fewer));
 }
 
 /// The model of a run that goes on: the program of `--model` may be gone, but the run has kept what it
@@ -245,7 +278,8 @@ double start_limit_s(const train::RunConfig& config) {
 }
 
 ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool named,
-                    const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting) {
+                    const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting,
+                    KeptFolder& holder) {
   const bool goes_on = recovery.goes_on();
   // A rank that was a spare has the name that was given.
   if (!config.model.given_name.empty()) config.model.name = std::exchange(config.model.given_name, {});
@@ -263,18 +297,16 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   if (!config.model.init_from.empty())
     config.model.init_from = named_checkpoint(config.model.init_from).string();
   if (config.output.overwrite && !config.dry_run) on_first_rank(world, [&] { check_not_replaced(config); });
-  std::optional<record::RunHolder> holder;  // rank 0's
   std::optional<state::ResumePoint> resume;
   if (!config.dry_run) {
     const comm::LongPhase reading(world, config.files_limit_s());
     using Claim = record::RunHolder::Claim;
     on_first_rank(world, [&] {
-      holder.emplace(train::run_folder(config), goes_on ? Claim::taken_over : Claim::if_free);
+      if (!holder) holder.emplace(train::run_folder(config), goes_on ? Claim::taken_over : Claim::if_free);
     });
     resume = find_resume_point(config, goes_on, world);
   }
-  if (resume && !config.given.contains("micro-batches"))
-    config.batch.micro_batches = resume->info.micro_batches;
+  if (resume) keep_micro_batches(config, *resume);
   if (!resume && goes_on) learn_micro_batches(config, world);
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
@@ -287,7 +319,8 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   config.output.terminal = environment.terminal;
   config.switches = environment.switches;
   if (!environment.cache_folder.empty()) config.table_file = environment.cache_folder + "/all_reduce";
-  config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
+  // Fed back, the file makes a run of its own.
+  config.text = to_toml_without_name(config, named, begun_from(config, resume, world));
   if (resume) {
     check_same_run(config, resume->info, resume->folder.string(),
                    resume->own ? Origin::own_run : Origin::other_run);

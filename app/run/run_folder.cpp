@@ -163,14 +163,19 @@ bool RunFolder::has_checkpoints() const { return !checkpoint::list(path_ / "chec
 bool RunFolder::was_begun_from(const std::string& path) const {
   const auto state = record::read_state(path_.string());
   if (!state || state == record::Status::completed || !has_checkpoints()) return false;
+  return begun_from() == path;
+}
+
+std::string RunFolder::begun_from() const {
   try {
-    const auto options = read_toml((path_ / "config.toml").string());
-    return std::ranges::any_of(options, [&](const FileEntry& entry) {
-      return entry.key == "resume" && entry.values == std::vector{path};
-    });
+    for (const FileEntry& entry : read_toml((path_ / "config.toml").string())) {
+      if (entry.key != "resume" || entry.values.size() != 1) continue;
+      const std::string& named = entry.values.front();
+      return named == "auto" || named == "none" ? std::string() : named;
+    }
   } catch (const Error&) {  // it has been changed, or is not there
-    return false;
   }
+  return {};
 }
 
 bool RunFolder::is_of_run() const { return is_run_folder(path_); }

@@ -31,6 +31,10 @@ class RunFolder {
 
   bool has_checkpoints() const;
 
+  /// The checkpoint or run that the run there was begun from with `--resume`, as the user named it; empty
+  /// where there is none.
+  std::string begun_from() const;
+
   /// Whether an unfinished run has checkpoints there that was itself begun with `--resume` and this `path`:
   /// the same command has been given again.
   bool was_begun_from(const std::string& path) const;

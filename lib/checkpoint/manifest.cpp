@@ -48,6 +48,7 @@ Json to_json(const EpochProgress& so_far) {
                {"samples", so_far.samples},
                {"learning_rate", so_far.learning_rate}};
   if (!so_far.staleness.empty()) json["staleness"] = so_far.staleness;
+  if (so_far.virtual_time_s > 0) json["virtual_time_s"] = so_far.virtual_time_s;
   if (const auto& round = so_far.round) {
     json["round"] = {{"sampled", round->sampled},
                      {"handed_in", round->handed_in},
@@ -91,6 +92,7 @@ EpochProgress progress_from(const Json& json) {
                        .samples = json.value("samples", 0.0),
                        .learning_rate = json.value("learning_rate", 0.0)};
   if (json.contains("staleness")) so_far.staleness = whole_numbers(json.at("staleness"));
+  so_far.virtual_time_s = json.value("virtual_time_s", 0.0);
   if (json.contains("round")) {
     const auto& round = json.at("round");
     so_far.round = {.sampled = whole(round.at("sampled")),
@@ -182,7 +184,9 @@ Json to_json(const Manifest& manifest) {
       json["dataset_shape"] = info.identity.shape;
       if (!info.identity.target_shape.empty()) json["dataset_target_shape"] = info.identity.target_shape;
       for (const NamedInput& input : info.identity.inputs) {
-        json["dataset_inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
+        auto& entry = json["dataset_inputs"].emplace_back(
+            Json{{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
+        if (input.bytes) entry["bytes"] = true;
       }
     }
   }
@@ -254,7 +258,8 @@ Manifest from_json(const Json& json) {
         for (const auto& input : json.at("dataset_inputs")) {
           info.identity.inputs.push_back({.name = input.at("name").get<std::string>(),
                                           .shape = whole_numbers(input.at("shape")),
-                                          .ids = whole(input.at("ids"))});
+                                          .ids = whole(input.at("ids")),
+                                          .bytes = input.value("bytes", false)});
         }
       }
     }

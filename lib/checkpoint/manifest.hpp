@@ -55,6 +55,7 @@ struct NamedInput {
   std::string name = {};
   std::vector<std::int64_t> shape = {};  ///< Of one sample.
   std::int64_t ids = 0;                  ///< Whole numbers below this one; 0: real numbers.
+  bool bytes = false;                    ///< Images that were bytes, as values in [0, 1].
 };
 
 /// Which samples a run uses.
@@ -90,6 +91,7 @@ struct EpochProgress {
   double learning_rate = 0;       ///< Of its last step.
   std::vector<std::int64_t> staleness = {};  ///< How many gradients were 0, 1, ... updates old.
   std::optional<Round> round = {};
+  double virtual_time_s = 0;  ///< What the virtual clocks showed at most; 0: there were none.
 };
 
 /// The best validation up to a checkpoint.

@@ -61,7 +61,7 @@ void check_sums(const CheckpointInfo& info, const Check& check) {
   const auto& so_far = info.so_far;
   check(is_amount(so_far.weight) && is_amount(so_far.correct) && is_amount(so_far.counted) &&
             is_amount(so_far.train_time_s) && is_amount(so_far.samples) && is_amount(so_far.learning_rate) &&
-            std::ranges::all_of(so_far.staleness, is_count),
+            is_amount(so_far.virtual_time_s) && std::ranges::all_of(so_far.staleness, is_count),
         "has sums of an epoch that are negative or no numbers");
   check(so_far.correct <= so_far.counted, "has more samples that are right than samples");
   const auto& scale = info.loss_scale;

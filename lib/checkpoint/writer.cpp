@@ -30,9 +30,8 @@ namespace {
 Manifest describe(std::span<const TensorRef> tensors, const fs::path& part) {
   Manifest manifest;
   const std::string file = part.filename().string();
-  manifest.files.push_back({.file = file,
-                            .bytes = static_cast<std::int64_t>(fs::file_size(part)),
-                            .sha256 = sha256_of_file(part, ExitCode::checkpoint)});
+  manifest.files.push_back(
+      {.file = file, .bytes = static_cast<std::int64_t>(fs::file_size(part)), .sha256 = hash_of_part(part)});
   const auto datasets = datasets_of(tensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const auto& [slice, group, dtype, data] = tensors[i];
@@ -91,7 +90,7 @@ std::string reason_in(const fs::path& file) {
   return reason.empty() ? file.parent_path().string() + ": no room, not even for a message" : reason;
 }
 
-/// What of a part changes as long as its writer gets on.
+/// What of a part changes as long as its writer gets on: hash_of_part() renews the time.
 struct Growth {
   std::uintmax_t bytes = 0;
   fs::file_time_type written = {};
@@ -113,6 +112,17 @@ Growth growth_of(const fs::path& part) {
 }
 
 }  // namespace
+
+std::string hash_of_part(const fs::path& part) {
+  constexpr double kEvery_s = 2.0;
+  double renewed_s = 0;
+  return sha256_of_file(part, ExitCode::checkpoint, [&] {
+    if (steady_s() < renewed_s + kEvery_s) return;
+    std::error_code ignored;  // a file system that keeps no times
+    fs::last_write_time(part, fs::file_time_type::clock::now(), ignored);
+    renewed_s = steady_s();
+  });
+}
 
 Saving::Saving(const fs::path& checkpoints, std::int64_t step)
     : target_(checkpoints / step_folder(step)), partial_(target_) {
@@ -180,8 +190,9 @@ std::vector<std::string> Saving::await_parts(std::span<const int> writers, doubl
         grown_s = steady_s();
       }
       if (steady_s() > grown_s + silence_s) {
-        throw checkpoint_error(fmt::format("writer {} has written nothing for {:.0f} s", writer, silence_s),
-                               partial_.string(), "check that all nodes see the folder of --output");
+        throw checkpoint_error(
+            fmt::format("writer {} has neither written nor hashed its part for {:.0f} s", writer, silence_s),
+            partial_.string(), "check that all nodes see the folder of --output");
       }
       std::this_thread::sleep_for(kPause);
     }

@@ -39,8 +39,8 @@ class Saving {
   /// The same for writers that have no other word of each other than the folder itself: leaves the entries,
   /// or why there are none, beside the part. Throws nothing.
   void leave_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const noexcept;
-  /// What these writers left, as soon as all have. Throws Error when one failed, when the part of one has not
-  /// grown for `silence_s` seconds, or when `given_up` becomes true.
+  /// What these writers left, as soon as all have. Throws Error when one failed, when one has not got on for
+  /// `silence_s` seconds, neither writing its part nor hashing it, or when `given_up` becomes true.
   std::vector<std::string> await_parts(std::span<const int> writers, double silence_s,
                                        const std::atomic<bool>& given_up = kNotGivenUp) const;
   /// Whether it has begun and is neither whole nor abandoned, as far as this rank sees.
@@ -62,6 +62,11 @@ class Saving {
 /// The same with one writer. Not collective. Removes what it had written when it throws.
 std::filesystem::path save(const std::filesystem::path& checkpoints, const CheckpointInfo& info,
                            std::span<const TensorRef> tensors, h5::Library& library);
+
+/// SHA-256 of a part that is whole. Renews the time of the file every few seconds while it reads: reading a
+/// large part from a slow disk takes minutes, and Saving::await_parts() must see that the writer gets on.
+/// Throws Error (exit code 4).
+std::string hash_of_part(const std::filesystem::path& part);
 
 /// Removes the oldest checkpoints but the newest `keep` and the one that `best` points to; of damaged ones
 /// (step-NNNNNNNN.damaged) the newest stays, of those that were never finished none: no rank may be writing

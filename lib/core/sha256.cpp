@@ -50,7 +50,8 @@ std::string sha256_of(std::string_view bytes) {
   return digest.hexadecimal();
 }
 
-std::string sha256_of_file(const std::filesystem::path& file, ExitCode code) {
+std::string sha256_of_file(const std::filesystem::path& file, ExitCode code,
+                           const std::function<void()>& after_piece) {
   require_regular_file(file, code);
   std::ifstream stream(file, std::ios::binary);
   require(bool(stream), "cannot be opened",
@@ -63,6 +64,7 @@ std::string sha256_of_file(const std::filesystem::path& file, ExitCode code) {
   while (stream) {
     stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     digest.add(buffer.data(), static_cast<std::size_t>(stream.gcount()));
+    if (after_piece) after_piece();
   }
   require(!stream.bad(), "cannot be read to its end",
           {.subject = file.string(), .advice = "check the disk", .code = code});

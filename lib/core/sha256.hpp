@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,7 +25,9 @@ class Sha256 {
 /// Of bytes in memory.
 std::string sha256_of(std::string_view bytes);
 
-/// Of a file, read a megabyte at a time. Throws Error with the exit code `code` when it cannot be read.
-std::string sha256_of_file(const std::filesystem::path& file, ExitCode code);
+/// Of a file, read a megabyte at a time. `after_piece` (empty: nothing) is called after each. Throws Error
+/// with the exit code `code` when it cannot be read.
+std::string sha256_of_file(const std::filesystem::path& file, ExitCode code,
+                           const std::function<void()>& after_piece = {});
 
 }  // namespace dtrain

@@ -21,7 +21,7 @@ namespace dtrain::state {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(50);
-constexpr double kSilence_s = 600;  ///< A part that does not grow for so long is not waited for.
+constexpr double kSilence_s = 600;  ///< A writer that does not get on for so long is not waited for.
 constexpr double kGrace_s = 30;     ///< For a checkpoint that is being written when the run fails.
 
 /// The training goes first where cores are short.
@@ -68,6 +68,10 @@ void Checkpoints::finish(const parallel::StateView& state, const checkpoint::Che
   wait();
   if (policy_.saved_step() != info.step) save(state, info);
   wait();
+}
+
+bool Checkpoints::is_open() const noexcept {
+  return writing_.joinable() && checkpoint::Saving(config_.folder, policy_.begun_step()).is_open();
 }
 
 void Checkpoints::give_up() {

@@ -67,6 +67,10 @@ class Checkpoints {
   /// meanwhile, whose part would never come.
   void wait();
 
+  /// Whether a checkpoint has been begun that is neither whole nor abandoned, as far as this rank sees. Not
+  /// collective.
+  bool is_open() const noexcept;
+
   /// Ends what is being written without the others; nothing else is called afterwards.
   void give_up();
   /// The same where this rank fails and the others live: what is being written has some time to become whole.

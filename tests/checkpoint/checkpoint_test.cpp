@@ -13,6 +13,7 @@
 #include "checkpoint/support.hpp"
 #include "checkpoint/writer.hpp"
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 #include "h5/library.hpp"
 
 namespace dtrain::checkpoint {
@@ -198,6 +199,15 @@ TEST_F(CheckpointTest, WaitsForAPartAsLongAsItGrows) {
   writer.join();
   saving.abandon();
   EXPECT_FALSE(saving.is_open());
+}
+
+TEST_F(CheckpointTest, HashingALargePartIsASignOfLife) {
+  const auto part = folder.path() / "part-00000.h5";
+  std::ofstream(part) << std::string(3 << 20, 'x');
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(part, long_ago);
+  EXPECT_EQ(hash_of_part(part), sha256_of_file(part, ExitCode::checkpoint));
+  EXPECT_GT(fs::last_write_time(part), long_ago + std::chrono::minutes(1));
 }
 
 TEST_F(CheckpointTest, RemovesOldOnesButNotTheBest) {

@@ -82,6 +82,7 @@ TEST(ManifestCheckTest, PlacesThatContradictEachOtherAreRefused) {
   EXPECT_NE(refused([](Manifest& m) { m.info.best.step = 13; }), "");
   EXPECT_NE(refused([](Manifest& m) { m.info.so_far.correct = 41; }), "");
   EXPECT_NE(refused([](Manifest& m) { m.info.so_far.weight = -1; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.so_far.virtual_time_s = -1; }), "");
   EXPECT_NE(refused([](Manifest& m) { m.info.micro_batches = 0; }), "");
 }
 

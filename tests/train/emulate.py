@@ -62,13 +62,18 @@ class EmulateTest(unittest.TestCase):
                     np.testing.assert_array_equal(one, other)
 
     def test_messages_between_nodes_take_what_their_link_says(self):
-        file, _ = self.train("links", 4, CLOCK + LINKS)
-        with file:
-            steps = np.diff(self.times(file))
-        parameters = 222_360 * 4  # bytes; mlp's on this dataset may differ, so that only bounds are stated
-        self.assertGreater(steps.min(), 16 * SAMPLE_S + 6 * 0.005)
-        self.assertLess(steps.max(), 16 * SAMPLE_S + 40 * 0.005 + 2 * parameters / 125e6)
-        file, _ = self.train("rounds", 4, CLOCK + LINKS, "--strategy", "local_sgd", "--sync-period", "4")
+        slow = LINKS.replace("gbit_per_s = 1\n", "gbit_per_s = 0.1\n")
+        found = {}
+        for name, links in {"links": LINKS, "slow-links": slow}.items():
+            file, _ = self.train(name, 4, CLOCK + links)
+            with file:
+                found[name] = np.diff(self.times(file))
+        sent = 1.5 * 222_360 * 4  # bytes: a ring of four sends 2 * 3/4 of mlp's parameters, and little else
+        np.testing.assert_allclose(found["slow-links"] - found["links"], sent / 12.5e6 - sent / 125e6, rtol=0.01)
+        self.assertGreater(found["links"].min(), 16 * SAMPLE_S + 6 * 0.005 + sent / 125e6)
+        self.assertLess(found["links"].max(), 16 * SAMPLE_S + 20 * 0.005 + sent / 125e6)
+        steps = found["slow-links"]
+        file, _ = self.train("rounds", 4, CLOCK + slow, "--strategy", "local_sgd", "--sync-period", "4")
         with file:
             rounds = self.times(file)
         self.assertAlmostEqual(rounds[0], 16 * SAMPLE_S, delta=1e-9)  # no rank waits within a round
@@ -102,6 +107,26 @@ class EmulateTest(unittest.TestCase):
         self.assertGreater(lock_step / asynchronous, 2.7)  # 3.25 with all of the time used; the slow copy ends last
         self.assertLess(weights[0], 0.5 * weights[1])
         self.assertEqual(sum(weights), 32 * 64)
+
+    def test_a_resumed_run_goes_on_at_its_virtual_time(self):
+        machine = CLOCK + SLOW + LINKS
+        for strategy, ranks in [((), 4), (("--strategy", "asgd"), 4)]:
+            with self.subTest(strategy=strategy):
+                name = "goes-on" + "".join(strategy[1:])
+                file, _ = self.train(name, ranks, machine, *strategy)
+                with file:
+                    ended_s = max(self.times(file, rank)[-1] for rank in range(ranks))
+                file, _ = self.train(name, ranks, machine, *strategy, steps=16)
+                with file:
+                    for rank in range(ranks):
+                        steps = file[f"ranks/{rank:05}/virtual_times"]["step"]
+                        times = self.times(file, rank)
+                        self.assertGreater(np.diff(times).min(), 0)
+                        self.assertGreater(times[steps > 8].min(), ended_s)
+                    if not strategy:
+                        whole, _ = self.train("never-stopped", ranks, machine, steps=16)
+                        with whole:
+                            np.testing.assert_allclose(self.times(file), self.times(whole), rtol=1e-12)
 
     def test_delays_are_real(self):
         file, _ = self.train("usual", 2, "[[node]]\nranks = [0, 1]\n")

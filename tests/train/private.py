@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 import torch
 
-from dtrain_run import checkpoint_tensors, refused, run
+from dtrain_run import checkpoint_tensors, refused, run, sample_hash
 
 FULL = sys.argv[-1] == "--full" and bool(sys.argv.pop())
 BINARY = sys.argv.pop()
@@ -104,13 +104,16 @@ class PrivateTest(unittest.TestCase):
                 np.testing.assert_allclose(tensors[name], value.detach().numpy(), rtol=0, atol=1e-5)
 
     def test_any_number_of_ranks_and_both_samplers(self):
-        for sampler in ("poisson", "once") if FULL else ("poisson",):
+        drawn = []
+        for sampler in ("poisson", "once"):
             options = ["--global-batch", 30, "--micro-batches", 6, "--epochs", 2, "--dp-clip", 1, "--dp-noise", 0.8, "--dp-sampler", sampler]
             one = checkpoint_tensors(last_step(self.train(1, f"{sampler}1", *options, *SEEDED)), group=None)
             other = checkpoint_tensors(last_step(self.train(3, f"{sampler}3", *options, *SEEDED)), group=None)
             self.assertEqual(one.keys(), other.keys())
             for name, value in one.items():
                 np.testing.assert_allclose(value, other[name], rtol=0, atol=1e-5, err_msg=name)
+            drawn.append(one["model/output_fc.weight"])
+        self.assertGreater(np.abs(drawn[0] - drawn[1]).max(), 1e-4, "the samplers draw the same samples")
         secure = checkpoint_tensors(last_step(self.train(1, "secure", *options)))
         self.assertGreater(np.abs(secure["output_fc.weight"] - one["model/output_fc.weight"]).max(), 1e-4)
 
@@ -170,6 +173,15 @@ class PrivateTest(unittest.TestCase):
         options[options.index("--epochs") + 1], options[-1] = 3, 20
         refused(BINARY, 1, 4, ["privacy.ledger", "restore"], "--name", "killed", *SMALL, *options, cwd=self.folder)
 
+    def test_the_hash_of_the_samples_outlives_two_resumptions(self):
+        """Each part draws anew, and the epoch's samples are those that each has used."""
+        for steps in (2, 4, 6):
+            folder = self.train(1, "drawn-thrice", "--global-batch", 20, "--epochs", 1, "--dp-clip", 1, "--dp-noise", 1, "--limit-steps", steps)
+            with h5py.File(folder / "results.h5") as file:
+                used = sample_hash(file)
+            so_far = json.loads((last_step(folder) / "manifest.json").read_text())["so_far"]
+            self.assertEqual(so_far["sample_hash"], used, steps)
+
     def test_a_run_that_begins_again_keeps_its_ledger(self):
         options = ["--global-batch", 20, "--epochs", 1, "--dp-clip", 1, "--dp-noise", 1, "--checkpoint-every", "end"]
         self.killed("early", 4, options)
@@ -193,7 +205,7 @@ class PrivateTest(unittest.TestCase):
             (2, ["--noise-source"], ["--dp-clip", 1, "--dp-noise", 1, "--noise-source", "mine"]),
             (2, ["strategy"], ["--dp-clip", 1, "--dp-noise", 1, "--strategy", "local_sgd"]),
         ]
-        for code, words, options in cases if FULL else cases[:3]:
+        for code, words, options in cases:
             with self.subTest(options=options):
                 refused(BINARY, 1, code, words, "--name", "bad", *SMALL, *options, cwd=self.folder)
         refused(BINARY, 1, 2, ["BatchNorm", "GroupNorm"], "--model", "resnet18", "--dp-clip", 1, "--dp-noise", 1, "--limit-steps", 1, cwd=self.folder)

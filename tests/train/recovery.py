@@ -278,10 +278,20 @@ def another_failure_after_a_loss_ends_the_job(binary, folder):
     for ranks in (2, 3):
         done = ended(binary, folder, ranks, *options, "--name", f"again-{ranks}", "--inject", "kill:rank=1,phase=backward,step=5;nan:rank=0,step=20")
         assert (folder / f"runs/again-{ranks}/state").read_text() == "failed\n", (done.stdout, done.stderr)
-        assert done.returncode == 1 and "not finite" in done.stderr, (done.returncode, done.stdout, done.stderr)
+        assert done.returncode == 1 and done.stderr.count("not finite") == 1, (done.returncode, done.stdout, done.stderr)
     alone = ended(binary, folder, 2, *options, "--strategy", "asgd", "--mesh", "data=2", "--staleness", 1, "--name", "alone",
                   "--inject", "kill:rank=0,phase=backward,step=5")
     assert alone.returncode == 5 and "the ranks that are left cannot go on" in alone.stderr, (alone.returncode, alone.stdout, alone.stderr)
+
+
+def an_error_of_one_rank_after_a_loss_is_no_loss(binary, folder):
+    """The others end with it, and with its exit code."""
+    done = started(binary, folder, "own-error", "data=4", "--inject", "kill:rank=1,phase=backward,step=8;fail:rank=2,step=14")
+    assert done.returncode == 1 and done.stderr.count("told to") == 1, (done.returncode, done.stdout, done.stderr)
+    assert (folder / "runs/own-error/state").read_text() == "failed\n"
+    with h5py.File(folder / "runs/own-error/results.h5") as file:
+        kinds = file["ranks/00000/events"]["kind"].tolist()
+    assert kinds.count(b"recovered") == 1, kinds
 
 
 def dealing_by_speed_goes_on_with_more_copies(binary, folder):
@@ -339,6 +349,7 @@ def main():
         a_spare_learns_what_the_memory_limit_has_chosen(arguments.binary, folder)
         a_stop_on_request_leaves_spares_alive(arguments.binary, folder)
         another_failure_after_a_loss_ends_the_job(arguments.binary, folder)
+        an_error_of_one_rank_after_a_loss_is_no_loss(arguments.binary, folder)
         a_spare_goes_on_with_the_program_that_the_run_kept(arguments.binary, folder)
         dealing_by_speed_goes_on_with_more_copies(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")

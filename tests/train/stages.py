@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -56,6 +57,32 @@ class StagesTest(unittest.TestCase):
             self.assertEqual(sample_hash(file), sample_hash(usual))
             steps = file["ranks/00001/steps"]["step"][:]
             np.testing.assert_array_equal(steps, np.arange(1, 73))
+
+    def test_between_two_parts_the_run_is_running(self):
+        command = [str(MPIRUN), "2", BINARY, *map(str, [*RECIPE, *PIPE]), "--emulate", "slow.toml", "--name", "watched"]
+        job = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        state = self.folder / "runs/watched/state"
+        seen = set()
+        end = time.monotonic() + 100
+        while job.poll() is None and time.monotonic() < end:
+            if state.exists():
+                seen.add(state.read_text())
+            time.sleep(0.002)
+        said = job.communicate(timeout=10)[0]
+        self.assertEqual(job.returncode, 0, said)
+        with h5py.File(self.folder / "runs/watched/results.h5") as file:
+            self.assertTrue(self.moves(file))
+        self.assertLessEqual(seen, {"running\n", "completed\n"})
+
+    def test_without_the_checkpoint_the_layers_stay(self):
+        done = run(BINARY, 2, *RECIPE, *PIPE, "--emulate", "slow.toml", "--name", "full", "--inject", "disk_full:rank=1,step=20", cwd=self.folder,
+                   limit_s=100, check=False)
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        with h5py.File(self.folder / "runs/full/results.h5") as file, h5py.File(self.folder / "runs/usual/results.h5") as usual:
+            details = [row["detail"].decode() for row in file["ranks/00000/events"] if row["kind"] == b"stages"]
+            self.assertEqual(file["epochs"]["epoch"].tolist(), usual["epochs"]["epoch"].tolist())
+        self.assertTrue(details)
+        self.assertTrue(all("the layers stay where they are" in detail for detail in details), details)
 
     def test_after_a_move_the_run_goes_on_without_a_lost_rank(self):
         version = subprocess.run([os.environ.get("DTRAIN_MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=True).stdout

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -12,7 +13,11 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <memory>
+#include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "comm/mpi/communicator.hpp"
 #include "comm/mpi/mpi_check.hpp"
@@ -29,6 +34,7 @@ constexpr double kMostNoticeS = 5.0;
 constexpr int kShrinks = 3;  // where ranks die meanwhile
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};
+constexpr std::chrono::seconds kComeS{30};  // from their steps, which may be long
 constexpr auto kReadByLauncher = std::chrono::milliseconds(100);
 constexpr auto kSpareLooks = std::chrono::milliseconds(10);
 constexpr int kDismissal = 1;  // tag
@@ -38,15 +44,61 @@ struct SentDismissal {
   std::array<char, 1020> why{};
 };
 
+SentDismissal dismissal(int exit_code, std::string_view why) {
+  SentDismissal message{.exit_code = exit_code};
+  why.copy(message.why.data(), message.why.size() - 1);
+  return message;
+}
+
+bool is_lost_rank(int exit_code) { return exit_code == static_cast<int>(ExitCode::lost_rank); }
+
+/// An error of the rank's own, not what it has seen of a loss.
+bool is_own_error(int exit_code) {
+  return exit_code != 0 && exit_code != static_cast<int>(ExitCode::stopped) && !is_lost_rank(exit_code);
+}
+
+/// Each different sentence once, without those that only tell of another rank's error. `first_ranks`: of
+/// those that say `all`.
+void print_once(const std::vector<SentDismissal>& all, const std::vector<int>& first_ranks) {
+  const bool has_cause =
+      std::ranges::any_of(all, [](const auto& words) { return is_own_error(words.exit_code); });
+  std::set<std::string> printed;
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    const std::string text = all[place].why.data();
+    if (text.empty() || (has_cause && is_lost_rank(all[place].exit_code)) || !printed.insert(text).second)
+      continue;
+    const bool alike = std::ranges::all_of(all, [&](const auto& words) { return text == words.why.data(); });
+    std::cerr << "dtrain: " << (alike ? "" : "rank " + std::to_string(first_ranks[place]) + ": ") << text
+              << std::endl;
+  }
+}
+
+/// What a rank says at its end, unless it has been said: two threads may want to.
+class OwnWords {
+ public:
+  OwnWords(int first_rank, std::string_view words) : first_rank_(first_rank), words_(words) {}
+  void are_said() { said_ = true; }
+  void say() {
+    if (said_.exchange(true) || words_.empty()) return;
+    std::cerr << "dtrain: rank " << first_rank_ << ": " << words_ << std::endl;
+  }
+
+ private:
+  int first_rank_;
+  std::string words_;
+  std::atomic<bool> said_ = false;
+};
+
 /// Open MPI's shared memory lends each process 512 fragments for short messages. Those that a dead rank had
 /// not read yet never come back: once all are gone the process sends nothing to any rank of its node. Without
 /// a limit they are as many as fit into 16 MiB.
 void lift_limit_of_lent_fragments() { ::setenv("OMPI_MCA_btl_sm_free_list_max", "-1", 0); }
 
-/// Whatever happens meanwhile.
-void exit_in(std::chrono::seconds time, int exit_code) {
-  std::thread([time, exit_code] {
+/// Whatever happens meanwhile. `words`: to be said before; null: none.
+void exit_in(std::chrono::seconds time, int exit_code, std::shared_ptr<OwnWords> words = nullptr) {
+  std::thread([time, exit_code, words = std::move(words)] {
     std::this_thread::sleep_for(time);
+    if (words != nullptr) words->say();
     ::_exit(exit_code);
   }).detach();
 }
@@ -144,8 +196,7 @@ std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
 }
 
 void MpiEnvironment::dismiss_spares(int exit_code, std::string_view why) const noexcept {
-  SentDismissal message{.exit_code = exit_code};
-  why.copy(message.why.data(), message.why.size() - 1);
+  const auto message = dismissal(exit_code, why);
   for (std::size_t place = 0; place < members_.size(); ++place) {
     if (members_[place].spare == 0) continue;
     MPI_Send(&message, sizeof message, MPI_BYTE, static_cast<int>(place), kDismissal, everyone_);
@@ -167,6 +218,14 @@ Loss MpiEnvironment::leave_lost_behind(bool holds_state, double limit_s) {
   me_.holds_state = holds_state ? 1 : 0;
   const auto before = members_;
   const auto members = gather_members();
+  const auto leaving = std::ranges::find_if(members, [](const Member& member) { return member.leaves != 0; });
+  if (leaving != members.end()) {
+    throw Error("rank " + std::to_string(leaving->first_rank) + " has ended",
+                {.subject = "the meeting after a loss",
+                 .advice = "see its message",
+                 .code = is_own_error(leaving->exit_code) ? static_cast<ExitCode>(leaving->exit_code)
+                                                          : ExitCode::lost_rank});
+  }
   split_world(members);
   Loss loss{.gone = {}, .all_hold_state = std::ranges::all_of(members, [](const Member& member) {
                           return member.spare != 0 || member.holds_state != 0;
@@ -216,13 +275,53 @@ void MpiEnvironment::abort(int exit_code) noexcept {
   ::_exit(exit_code);
 }
 
-void MpiEnvironment::exit_without_finalising(int exit_code) noexcept {
-  if (!can_recover_) abort(exit_code);
+/// The last meeting. Returns false where not all that are left come to leave: those that do not have come to
+/// leave_lost_behind(), and learn there that this rank leaves.
+bool MpiEnvironment::part(std::string_view words) {
+  MPI_Comm left = MPI_COMM_NULL;
+  if (ulfm::shrink(everyone_, &left) != MPI_SUCCESS) return false;
+  MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
+  everyone_ = left;
+  const auto members = gather_members();
+  if (!std::ranges::all_of(members, [](const Member& member) { return member.leaves != 0; })) return false;
+  const auto mine = dismissal(me_.exit_code, words);
+  std::vector<SentDismissal> all(members.size());
+  check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, left),
+            "MPI_Allgather", left);
+  int place = 0;
+  MPI_Comm_rank(left, &place);
+  if (place == 0) {
+    std::vector<int> first_ranks;
+    for (const Member& member : members) first_ranks.push_back(member.first_rank);
+    print_once(all, first_ranks);
+  }
+  MPI_Barrier(left);  // no rank ends before the sentences are out: the launcher would end the one that prints
+  return true;
+}
+
+void MpiEnvironment::exit_without_finalising(int exit_code, std::string_view words) noexcept {
+  const auto own = std::make_shared<OwnWords>(first_rank(), words);
+  if (!can_recover_) {
+    own->say();
+    abort(exit_code);
+  }
   std::fflush(nullptr);
   std::cout.flush();
-  exit_in(kMeetS, exit_code);  // a survivor that hangs elsewhere must not keep the others
-  MPI_Comm survivors = MPI_COMM_NULL;
-  if (ulfm::shrink(everyone_, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
+  me_.leaves = 1;
+  me_.exit_code = exit_code;
+  const bool calls = has_lost_ranks() && is_own_error(exit_code);
+  exit_in(calls ? kComeS : kMeetS, exit_code,
+          own);  // a survivor that hangs elsewhere must not keep the others
+  if (calls) {   // the others would wait for this rank until it is gone, and go on without it
+    Communicator::revoke_all();
+    ulfm::revoke(everyone_);
+    if (world_ != everyone_) ulfm::revoke(world_);
+  }
+  try {
+    if (part(words)) own->are_said();
+  } catch (const std::exception&) {  // another rank was lost meanwhile
+  }
+  own->say();
   if (exit_code != 0) std::this_thread::sleep_for(kReadByLauncher);
   ::_exit(exit_code);
 }

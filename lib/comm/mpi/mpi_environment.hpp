@@ -68,7 +68,8 @@ class MpiEnvironment {
   /// where all are still there. `holds_state`: whether this rank has what it worked on as it was before the
   /// loss. Throws Error (exit code 5) when another rank is lost meanwhile: then it is to be called again.
   /// Ends the process (exit code 5) when not all that are left have come within `limit_s`: some may be far
-  /// behind, in a long computation.
+  /// behind, in a long computation. Throws Error with the exit code of a rank that has an error of its own
+  /// and leaves by exit_without_finalising(): the job is not to go on without it.
   Loss leave_lost_behind(bool holds_state, double limit_s);
   /// Spares take places in world() until it has `wanted` ranks, as far as there are some. All call it after
   /// leave_lost_behind(), spares too. Throws Error, and ends the process, as above.
@@ -87,8 +88,10 @@ class MpiEnvironment {
   /// Ends this process where a rank was lost or may be: MPI_Finalize would wait for it for ever, and the
   /// launcher ends everyone at the first exit code that is not 0, and with them what it has not yet read of
   /// their output. So those that are there meet once more, for at most 5 s, and give it a tenth of a second
-  /// to read, before each exits with `exit_code`. Without ULFM it is abort(). Flushes standard streams.
-  [[noreturn]] void exit_without_finalising(int exit_code) noexcept;
+  /// to read, before each exits with `exit_code`. Where all leave, each different one of their `words` is
+  /// printed once. After an earlier loss a rank with an error of its own calls the others to that meeting and
+  /// gives them half a minute. Without ULFM it is abort(). Flushes standard streams.
+  [[noreturn]] void exit_without_finalising(int exit_code, std::string_view words = {}) noexcept;
 
  private:
   /// A rank as it describes itself to the others.
@@ -96,8 +99,11 @@ class MpiEnvironment {
     int first_rank = 0;
     int spare = 0;
     int holds_state = 0;
+    int leaves = 0;  // with exit_code
+    int exit_code = 0;
   };
   std::vector<Member> gather_members() const;
+  bool part(std::string_view words);
   void split_world(const std::vector<Member>& members);
 
   MPI_Comm everyone_ = MPI_COMM_WORLD;  // that is left, spares included

@@ -138,6 +138,9 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
   agreed_step_ = step_;
   epoch_ = static_cast<int>(last_.epoch);
   if (resume.own) checkpoints_.go_on_from(last_.step, last_.best);
+  // A run of another name records times of its own, from 0.
+  if (resume.own && job_.virtual_clock() != nullptr)
+    job_.virtual_clock()->wait_until(last_.so_far.virtual_time_s);
   replica_.strategy().scaler().go_on_from(from_checkpoint(last_.loss_scale));
   if (!is_done(last_, pieces_.samples)) {
     earlier_ = last_.so_far;
@@ -172,8 +175,11 @@ ExitCode Trainer::train() {
       checkpoints_.give_up_when_written();
       throw;
     }
+    // Each rank ends what it writes of a checkpoint first, and a disk may be slow.
+    const auto files = checkpoints_.is_open() ? Recovery::Files::open : Recovery::Files::closed;
     checkpoints_.give_up();
-    if (!survival_.leave_lost_behind(error, step_, [this] { return info_of_last_step(); }))
+    if (!survival_.leave_lost_behind(
+            error, step_, [this] { return info_of_last_step(); }, files))
       job_.groups().check_deaths();  // it names the rank
     throw;
   } catch (...) {  // memory, for example
@@ -188,7 +194,7 @@ ExitCode Trainer::train_to_the_end() {
          (earlier_ || !privacy_.is_spent())) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
-    if (moves_layers()) return move_layers();
+    if (moves_layers()) return end_part();
   }
   if (is_exhausted() && step_ < total_steps_) {
     const auto why =
@@ -217,7 +223,7 @@ ExitCode Trainer::train_to_the_end() {
 
 /// Throws Error when something that the run was to leave behind is missing.
 void Trainer::finish(record::Status status) {
-  if (injection_ != nullptr) injection_->reach("shutdown");
+  if (injection_ != nullptr && status != record::Status::running) injection_->reach("shutdown");
   privacy_.finish();
   const auto& problem = checkpoints_.problem();
   const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
@@ -237,20 +243,30 @@ ExitCode Trainer::stop() {
   return ExitCode::stopped;
 }
 
-/// Whether the run goes on with other cuts of the pipeline, after an epoch.
+/// Whether the run goes on with other cuts of the pipeline, after an epoch. From the checkpoint that this
+/// leaves, the next part of the run takes each layer and its optimizer state: without it the layers stay.
 bool Trainer::moves_layers() {
   const bool goes_on = epoch_ < config_.epochs && step_ < total_steps_ && !is_exhausted();
   if (!goes_on) return false;
-  auto costs = balance_.costs_of_new_cuts(epoch_);
-  if (!costs) return false;
-  recovery_.move_layers(std::move(*costs));
-  return true;
+  auto decision = balance_.new_cuts(epoch_);
+  if (!decision) return false;
+  checkpoints_.finish(replica_.state(), last_);
+  const bool is_saved = checkpoints_.problem().empty();
+  if (job_.rank() == 0) {
+    tell("stages", "stages",
+         is_saved
+             ? decision->words
+             : fmt::format("after epoch {} the layers stay where they are: the checkpoint from which they "
+                           "would move is missing",
+                           epoch_));
+  }
+  if (is_saved) recovery_.move_layers(std::move(decision->move.costs));
+  return is_saved;
 }
 
-/// Leaves a checkpoint, from which the next part of the run takes each layer and its optimizer state.
-ExitCode Trainer::move_layers() {
-  checkpoints_.finish(replica_.state(), last_);
-  finish(record::Status::preempted);
+/// The next part follows at once: the run's files go on to say that it runs.
+ExitCode Trainer::end_part() {
+  finish(record::Status::running);
   return ExitCode::stopped;
 }
 
@@ -279,8 +295,10 @@ Trainer::Ending Trainer::train_epoch() {
       adaptive == nullptr ? WorkPlan::StepSize() : WorkPlan::StepSize{adaptive->batches(), adaptive->rate()};
   plan_.begin_epoch(epoch_, step_ - first_step, size);
   sums_ = {};
+  other_samples_ = 0;
   if (earlier_) {
     sums_ = sums_of(*earlier_);
+    other_samples_ = earlier_->sample_hash - plan_.hash_of_first(step_ - first_step);
     if (job_.rank() == 0) sums_.sample_hash = earlier_->sample_hash;
     earlier_.reset();
   }
@@ -302,6 +320,7 @@ Trainer::Ending Trainer::train_epoch() {
     outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
   privacy_.after_epoch(epoch_, step_);
   outputs_.epoch(epoch_, sums_, validation);
+  agree_on_clock();
   last_ = info(sums_, true);
   const bool is_best = is_best_so_far(validation);
   if ((is_best && validation) || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
@@ -362,6 +381,7 @@ Trainer::Steps Trainer::train_steps() {
     if (stops || saves || validates || ends_epoch) rest = replica_.strategy().settle();
     if (rest && rest->left_out) tell_left_out(step_);
     if (stops || saves || validates) {
+      agree_on_clock();
       auto sums = sums_;
       sums.add(outcome, {}, plan->learning_rate, 0);
       if (rest) sums.add(*rest);
@@ -479,6 +499,12 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                   .seconds_left = pace_.step_s() * static_cast<double>(total_steps_ - step_)});
 }
 
+/// Before a checkpoint: the run that resumes from it goes on when the last rank's virtual clock stood.
+/// Collective.
+void Trainer::agree_on_clock() {
+  if (const auto* const clock = job_.virtual_clock()) latest_clock_s_ = job_.world().max(clock->now_s());
+}
+
 checkpoint::CheckpointInfo Trainer::info(const EpochSums& sums, bool evaluated) const {
   const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
   const auto last_step = (step_ - 1) % pieces_.steps();  // of its epoch
@@ -489,8 +515,10 @@ checkpoint::CheckpointInfo Trainer::info(const EpochSums& sums, bool evaluated) 
   info.total_steps = total_steps_;
   info.so_far = progress_of(sums);
   info.so_far.train_time_s = sums_.earlier_s + here_s;
-  info.so_far.sample_hash = plan_.hash_of_first(last_step + 1);
+  info.so_far.sample_hash = other_samples_ + plan_.hash_of_first(last_step + 1);
   info.so_far.evaluated = evaluated;
+  if (const auto* const clock = job_.virtual_clock())
+    info.so_far.virtual_time_s = std::max(latest_clock_s_, clock->now_s());
   info.best = checkpoints_.best();
   info.loss_scale = for_checkpoint(replica_.strategy().scaler().state());
   return info;

@@ -84,7 +84,7 @@ class Trainer {
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
   bool moves_layers();
-  ExitCode move_layers();
+  ExitCode end_part();
   void tell_left_out(std::int64_t step);
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   bool owes_save() const;
@@ -93,6 +93,7 @@ class Trainer {
                      double elapsed_s);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
   bool is_exhausted() const;
+  void agree_on_clock();
   checkpoint::CheckpointInfo info(const EpochSums& sums, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;
   ExitCode stop();
@@ -129,14 +130,18 @@ class Trainer {
   Recovery& recovery_;
   Survival survival_;
 
-  std::int64_t step_ = 0;                       // updates done
-  std::int64_t stepping_ = 0;                   // the step under way
-  int epoch_ = 0;                               // the latest begun, from 1
-  EpochSums sums_;                              // of its steps so far
+  std::int64_t step_ = 0;      // updates done
+  std::int64_t stepping_ = 0;  // the step under way
+  int epoch_ = 0;              // the latest begun, from 1
+  EpochSums sums_;             // of its steps so far
+  // What is to be added to the plan's hash of its samples: private draws of an earlier part are not the
+  // plan's.
+  std::uint64_t other_samples_ = 0;
   std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
   double steps_begun_s_ = 0;                    // when the first of them here was
   bool save_with_epoch_ = false;                // a checkpoint that was due at its last step
   std::int64_t agreed_step_ = 0;                // after which the copies last agreed
+  double latest_clock_s_ = 0;                   // of all ranks' virtual clocks, when they last agreed on it
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have

@@ -37,12 +37,8 @@ void WorkBalance::step(std::int64_t number, const record::PhaseTotals& phases, s
   if (stages_) stages_->step(phases.times.forward_time_s + phases.times.backward_time_s);
 }
 
-std::optional<parallel::StageCosts> WorkBalance::costs_of_new_cuts(int epoch) {
-  if (!stages_) return std::nullopt;
-  auto decision = stages_->after_epoch(epoch);
-  if (!decision) return std::nullopt;
-  parts_.tell("stages", decision->words);
-  return std::move(decision->move.costs);
+std::optional<parallel::StageBalancing::Decision> WorkBalance::new_cuts(int epoch) {
+  return stages_ ? stages_->after_epoch(epoch) : std::nullopt;
 }
 
 /// What this rank took for the micro-batches of the step just done, without waits for other ranks.

@@ -29,7 +29,7 @@ class WorkBalance {
     Replica& replica;
     const parallel::Pieces& pieces;
     WorkPlan& plan;  ///< Learns which rank owns each micro-batch of coming steps.
-    /// Says on all ranks what has changed. `kind`: of the event, and of the line in the log.
+    /// Says on all ranks how the data axis has changed. `kind`: of the event, and of the line in the log.
     std::function<void(const std::string& kind, const std::string& words)> tell;
   };
   /// Everything in it is borrowed.
@@ -39,9 +39,9 @@ class WorkBalance {
   /// some steps.
   void step(std::int64_t number, const record::PhaseTotals& phases, std::size_t micro_batches);
 
-  /// After epoch `epoch`, which another one follows: by which costs to cut the pipeline anew; empty: the
-  /// layers stay where they are. Collective.
-  std::optional<parallel::StageCosts> costs_of_new_cuts(int epoch);
+  /// After epoch `epoch`, which another one follows: how to cut the pipeline anew; empty: the layers stay
+  /// where they are. Collective.
+  std::optional<parallel::StageBalancing::Decision> new_cuts(int epoch);
 
  private:
   std::optional<parallel::Balancing> of_data();

@@ -17,6 +17,7 @@ Recovery::Recovery(const RunConfig& config, JobRanks& ranks)
     : ranks_(ranks),
       is_on_(ranks.can_recover() && config.on_failure != "abort"),
       limit_s_(config.comm.timeout_s),
+      files_limit_s_(config.files_limit_s()),
       begun_s_(steady_s()) {}
 
 const comm::StopSignals& Recovery::signals(comm::StopSignals::Voice voice) {
@@ -34,8 +35,8 @@ bool Recovery::begin_moved() {
 }
 
 /// Returns whether ranks are gone that were there at the last meeting; adds them to `lost`.
-bool Recovery::meet(bool holds_state, LostRanks& lost, bool& all_hold_state) {
-  const auto loss = ranks_.leave_lost_behind(holds_state, limit_s_);
+bool Recovery::meet(bool holds_state, double limit_s, LostRanks& lost, bool& all_hold_state) {
+  const auto loss = ranks_.leave_lost_behind(holds_state, limit_s);
   if (loss.gone.empty()) return false;
   lost.ranks.insert(lost.ranks.end(), loss.gone.begin(), loss.gone.end());
   lost.agreed_s = steady_s();
@@ -43,13 +44,14 @@ bool Recovery::meet(bool holds_state, LostRanks& lost, bool& all_hold_state) {
   return true;
 }
 
-bool Recovery::leave_lost_behind(bool holds_state, const Save& save) {
+bool Recovery::leave_lost_behind(bool holds_state, const Save& save, Files files) {
   if (!may_lose_ranks()) return false;
   LostRanks lost{.ranks = {}, .noticed_s = steady_s()};
   while (true) {
     try {
       bool all_hold_state = false;
-      if (meet(holds_state, lost, all_hold_state)) save(lost, all_hold_state);
+      const double limit_s = files == Files::open ? files_limit_s_ : limit_s_;
+      if (meet(holds_state, limit_s, lost, all_hold_state)) save(lost, all_hold_state);
       break;
     } catch (const Error& next) {
       if (next.code() != ExitCode::lost_rank) throw;
@@ -70,12 +72,15 @@ void Recovery::leave_behind(LostRanks lost) {
 
 bool Recovery::regroup(int wanted) {
   bool meets = !has_left();
+  const bool may_wait_for_files = meets;  // the others save what they hold
+  // A spare does not know what the others are busy with.
+  const double meeting_limit_s = ranks_.is_spare() ? files_limit_s_ : limit_s_;
   auto lost = std::exchange(left_, std::nullopt).value_or(LostRanks{.ranks = {}, .noticed_s = steady_s()});
   while (true) {
     try {
       bool all_hold_state = false;
-      if (meets && !meet(false, lost, all_hold_state)) return false;
-      ranks_.call_spares(wanted, limit_s_);
+      if (meets && !meet(false, meeting_limit_s, lost, all_hold_state)) return false;
+      ranks_.call_spares(wanted, may_wait_for_files ? files_limit_s_ : limit_s_);
       leave_behind(std::move(lost));
       stage_costs_ = {};  // of other ranks
       moves_.reset();

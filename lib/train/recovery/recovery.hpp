@@ -46,6 +46,8 @@ class Recovery {
   /// The part ends with a checkpoint, as one that is asked to stop, so that the layers of a pipeline lie by
   /// these costs in the next. All ranks call it.
   void move_layers(parallel::StageCosts costs) { moves_ = std::move(costs); }
+  /// Whether move_layers() was called in the part that trains now.
+  bool moves() const { return moves_.has_value(); }
   /// After a part that has ended: whether another is to follow because layers move; begins that one.
   bool begin_moved();
   /// What move_layers() was last given; empty: nothing yet.
@@ -65,11 +67,13 @@ class Recovery {
   /// each of them said of itself.
   using Save = std::function<void(const LostRanks& lost, bool all_hold_state)>;
 
+  enum class Files { closed, open };
   /// After an error that lost ranks may have caused: the survivors agree on the ranks that are left, and
   /// save. When another rank is lost meanwhile they do both again. `holds_state`: whether this rank has what
   /// it worked on as it was before the loss. Returns false where may_lose_ranks() is false, and where no rank
   /// is gone. Collective over the survivors that reach it, or regroup(), which counts as holding nothing.
-  bool leave_lost_behind(bool holds_state, const Save& save);
+  /// `files`: whether a survivor may come late because it is still writing a checkpoint.
+  bool leave_lost_behind(bool holds_state, const Save& save, Files files = Files::closed);
   /// Whether that was done, and regroup() was not yet.
   bool has_left() const { return left_.has_value(); }
 
@@ -79,12 +83,13 @@ class Recovery {
   bool regroup(int wanted);
 
  private:
-  bool meet(bool holds_state, LostRanks& lost, bool& all_hold_state);
+  bool meet(bool holds_state, double limit_s, LostRanks& lost, bool& all_hold_state);
   void leave_behind(LostRanks lost);
 
   JobRanks& ranks_;
   bool is_on_;
-  double limit_s_;  // for all to come
+  double limit_s_;        // for all to come
+  double files_limit_s_;  // the same while some of them write files
   std::optional<LostRanks> left_;
   std::optional<LostRanks> behind_;
   bool has_recovered_ = false;  // from what is behind

@@ -36,9 +36,10 @@ void Survival::after_step(std::int64_t step, const Info& info) {
   if (behind_) record_recovery(step);
 }
 
-bool Survival::leave_lost_behind(const Error& error, std::int64_t step, const Info& info) {
+bool Survival::leave_lost_behind(const Error& error, std::int64_t step, const Info& info,
+                                 Recovery::Files files) {
   record(error);
-  return parts_.recovery.leave_lost_behind(!all_is_saved_, [&](const LostRanks& lost, bool all_hold_state) {
+  const auto save = [&](const LostRanks& lost, bool all_hold_state) {
     parts_.recovery.keep(parts_.outputs.topology_without(lost.ranks));
     if (parts_.injection != nullptr) parts_.injection->reach("recovery");
     const auto remains = all_hold_state  ? save_what_is_left(step, info)
@@ -46,7 +47,8 @@ bool Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
                                          : state::Remains{.problem = "not all are where the step was left"};
     parts_.outputs.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
                                                                      : "nothing: " + remains.problem);
-  });
+  };
+  return parts_.recovery.leave_lost_behind(!all_is_saved_, save, files);
 }
 
 /// Of the last step that all have done, or of the newest in copies.

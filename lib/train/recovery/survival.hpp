@@ -48,8 +48,8 @@ class Survival {
   /// Records what there is to know about a rank that is gone or does not answer: `error`, and what the ranks
   /// of this node have communicated last. Where the run goes on, the ranks that are gone are left behind
   /// then, and what the others hold is saved: returns true on all of them. `step`: the last one this rank has
-  /// done.
-  bool leave_lost_behind(const Error& error, std::int64_t step, const Info& info);
+  /// done. `files`: as Recovery::leave_lost_behind().
+  bool leave_lost_behind(const Error& error, std::int64_t step, const Info& info, Recovery::Files files);
 
   /// The last step's checkpoint is there, and the weights may be replaced from now on: after a loss nothing
   /// is saved.

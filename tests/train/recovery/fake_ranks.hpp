@@ -35,6 +35,7 @@ class FakeRanks final : public JobRanks {
   bool others_hold_state = true;
   std::function<void()> while_calling_spares;        // may lose() ranks and throw, once
   std::deque<std::optional<comm::Dismissal>> calls;  // what a spare's waits end with
+  std::vector<double> limits_s;                      // of its meetings
   std::vector<std::string> done;                     // what this rank was asked to do, in order
 
   bool can_recover() const override { return recovers; }
@@ -56,13 +57,15 @@ class FakeRanks final : public JobRanks {
   void dismiss_spares(int exit_code, std::string_view why) noexcept override {
     done.push_back("dismiss " + std::to_string(exit_code) + " " + std::string(why));
   }
-  comm::Loss leave_lost_behind(bool holds_state, double) override {
+  comm::Loss leave_lost_behind(bool holds_state, double limit_s) override {
+    limits_s.push_back(limit_s);
     done.emplace_back(holds_state ? "meet with state" : "meet");
     comm::Loss loss{.gone = std::exchange(gone_, {}), .all_hold_state = holds_state && others_hold_state};
     working_ -= static_cast<int>(loss.gone.size()) - std::exchange(waited_, 0);
     return loss;
   }
-  void call_spares(int wanted, double) override {
+  void call_spares(int wanted, double limit_s) override {
+    limits_s.push_back(limit_s);
     done.push_back("call up to " + std::to_string(wanted));
     if (const auto happens = std::exchange(while_calling_spares, nullptr)) happens();
     const int called = std::clamp(wanted - working_, 0, waiting_ + (is_spare_ ? 1 : 0));

@@ -74,6 +74,25 @@ TEST_F(RecoveryTest, SurvivorsSaveWhatTheyHoldAndThenTakeTheirPlaces) {
   EXPECT_THAT(ranks_.done, ElementsAre("meet with state", "call up to 4")) << "they meet once";
 }
 
+TEST_F(RecoveryTest, SurvivorsWaitLongerForOnesThatWriteACheckpoint) {
+  const RunConfig config;
+  const auto nothing = [](const auto&, bool) {};
+  ranks_.lose({1});
+  recovery_.leave_lost_behind(true, nothing);
+  recovery_.regroup(4);
+  ranks_.lose({2});
+  recovery_.leave_lost_behind(true, nothing, Recovery::Files::open);
+  EXPECT_THAT(ranks_.limits_s,
+              ElementsAre(config.comm.timeout_s, config.comm.timeout_s, config.files_limit_s()));
+}
+
+TEST_F(RecoveryTest, ASpareWaitsForSurvivorsThatSaveWhatTheyHold) {
+  ranks_.be_spare();
+  ranks_.lose({1});
+  recovery_.regroup(4);
+  EXPECT_THAT(ranks_.limits_s, ElementsAre(RunConfig().files_limit_s(), RunConfig().files_limit_s()));
+}
+
 TEST_F(RecoveryTest, WhatOneSurvivorDoesNotHoldIsKnownToAll) {
   ranks_.lose({1, 3});
   EXPECT_TRUE(leave(false));
