@@ -507,6 +507,7 @@ def check_program(program, loss, operators=()):
     output = _first_output(program)
     _check_operators(program, operators)
     _check_writes(program)
+    _check_dropped_views(program)
     _check_types(program)
     if loss == "model":
         if output.dim() != 0:
@@ -636,6 +637,33 @@ def _check_writes(program):
                                     "may; make it a parameter, or compute it from the inputs")
             else:
                 behind[node] = name
+
+
+def _check_dropped_views(program):
+    """Throws where dropout in place changes memory that is used by another name, too: dtrain's drops in a copy."""
+    nodes = list(program.graph.nodes)
+    made = {node: index for index, node in enumerate(nodes)}
+    memory, tensor = {}, {}  # of a node: the first one whose memory it shares, and the first one that is the same tensor
+    for node in nodes:
+        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
+            for argument, value in zip(node.target._schema.arguments, node.args):
+                returned = {name for result in node.target._schema.returns if result.alias_info for name in result.alias_info.before_set}
+                if isinstance(value, torch.fx.Node) and argument.alias_info and argument.alias_info.before_set & returned:
+                    memory[node] = memory.get(value, value)
+                    if argument.alias_info.is_write:
+                        tensor[node] = tensor.get(value, value)
+        elif node.op == "call_function" and str(getattr(node.target, "__name__", "")) == "getitem" and isinstance(node.args[0], torch.fx.Node):
+            memory[node] = memory.get(node.args[0], node.args[0])
+    for node in nodes:
+        if node.op != "call_function" or str(node.target) != "aten.dropout_.default":
+            continue
+        dropped = node.args[0]
+        for other in nodes:
+            if tensor.get(other, other) == tensor.get(dropped, dropped) or memory.get(other, other) != memory.get(dropped, dropped):
+                continue
+            if made[other] < made[node] and any(made[user] > made[node] for user in other.users):
+                raise NotExportable(f"dropout in place changes what {other.name} shows, too{place_of(node)}: use nn.Dropout(p) and "
+                                    "F.dropout without inplace=True")
 
 
 def _check_types(program):

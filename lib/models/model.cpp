@@ -121,7 +121,10 @@ void Model::hold(const std::vector<std::size_t>& layers) {
       if (std::ranges::find(kept, &parameter) != kept.end()) continue;
       parameter.value = shape_only(parameter.value).set_requires_grad(!parameter.frozen);
     }
-    for (Buffer& buffer : layers_[i]->buffers()) buffer.value = shape_only(buffer.value);
+    for (Buffer& buffer : layers_[i]->buffers()) {
+      // A layer held here may use one that stays as it is.
+      if (buffer.update != Buffer::Update::constant) buffer.value = shape_only(buffer.value);
+    }
   }
 }
 
@@ -237,8 +240,9 @@ void Model::to(at::ScalarType dtype, at::Device device) {
         at::empty_like(parameter->value, options).detach().set_requires_grad(!parameter->frozen);
   }
   for (Buffer* buffer : buffers()) {
-    const bool floating = at::isFloatingType(buffer->value.scalar_type());
-    buffer->value = buffer->value.to(device, floating ? dtype : buffer->value.scalar_type());
+    const auto type = buffer->value.scalar_type();
+    const bool exact = buffer->update == Buffer::Update::constant && type == at::kDouble;
+    buffer->value = buffer->value.to(device, at::isFloatingType(type) && !exact ? dtype : type);
     if (buffer->step_sum.defined()) buffer->step_sum = buffer->step_sum.to(device);
   }
 }

@@ -20,6 +20,10 @@ fs::path place_of(const fs::path& run_folder, const std::string& model_name) {
 
 fs::path constants_of(fs::path program) { return program.replace_extension(".constants"); }
 
+Error cannot_be_written(const fs::path& place) {
+  return checkpoint_error("cannot be written", place.string(), "make room on that file system");
+}
+
 /// The run's folders: as a checkpoint is named, and where a link in its name leads.
 std::array<fs::path, 2> run_folders(const fs::path& checkpoint) {
   std::error_code ignored;
@@ -51,9 +55,16 @@ void keep_program(const std::string& run_folder, const std::string& model_name, 
   fs::create_directories(place.parent_path(), problem);
   const fs::path aside = place.string() + ".partial";
   model.save_program(aside.string());
-  std::ofstream(constants_of(place)) << model.constants_hash() << '\n';
+  const fs::path constants = constants_of(place);
+  const fs::path constants_aside = constants.string() + ".partial";
+  std::ofstream file(constants_aside);
+  file << model.constants_hash() << '\n';
+  file.close();  // a full disk is found here
+  if (!file) throw cannot_be_written(constants);
+  fs::rename(constants_aside, constants, problem);
+  if (problem) throw cannot_be_written(constants);
   fs::rename(aside, place, problem);
-  if (problem) throw checkpoint_error("cannot be written", place.string(), "make room on that file system");
+  if (problem) throw cannot_be_written(place);
 }
 
 std::string kept_program(const fs::path& checkpoint, const std::string& model_name) {

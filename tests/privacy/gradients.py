@@ -100,6 +100,25 @@ class Odd(torch.nn.Module):
         return self.last(torch.cat([tied, signal], 1))
 
 
+class FirstStates(torch.nn.Module):
+    """Rows of 9 words: a GRU and an LSTM whose first states are parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(11, 6)
+        self.gru = torch.nn.GRU(6, 4, 2, batch_first=True)
+        self.lstm = torch.nn.LSTM(4, 3, batch_first=True)
+        self.first = torch.nn.Parameter(torch.randn(2, 4))
+        self.hidden, self.cell = (torch.nn.Parameter(torch.randn(3)) for _ in range(2))
+        self.last = torch.nn.Linear(3, 3)
+
+    def forward(self, rows):
+        n = rows.shape[0]
+        inner, _ = self.gru(self.words(rows.long()), self.first.expand(n, 2, 4).transpose(0, 1))
+        inner, _ = self.lstm(inner, (self.hidden.expand(n, 3).unsqueeze(0), (torch.zeros(n, 3) + self.cell).unsqueeze(0)))
+        return self.last(inner.mean(1))
+
+
 class Recurrent(torch.nn.Module):
     """Rows of 9 words: LSTM, GRU and RNN in both orders of dims, of several layers and directions, and one that starts where another ends."""
 
@@ -288,6 +307,9 @@ class GradientsTest(unittest.TestCase):
 
     def test_recurrent_networks(self):
         self.compare_program(Recurrent(), self.words(6), one_by_one)
+
+    def test_parameters_as_first_states(self):
+        self.compare_program(FirstStates(), self.words(9), one_by_one)
 
     def test_transformer_layers(self):
         self.compare_program(Encoder(), self.words(7), one_by_one)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,6 +14,7 @@
 #include "models/exported/operators.hpp"
 #include "models/exported/packed_inputs.hpp"
 #include "models/exported/program_layers.hpp"
+#include "models/exported/size_limits.hpp"
 #include "models/exported/slicing/cuts.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
@@ -239,7 +241,7 @@ void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
   }
 }
 
-std::string remark_on(const std::vector<std::string>& unused) {
+std::string remark_on_unused(const std::vector<std::string>& unused) {
   if (unused.empty()) return {};
   return fmt::format(
       "{} parameter tensors are not trained, since the first output does not depend on them: {}{}",
@@ -247,11 +249,31 @@ std::string remark_on(const std::vector<std::string>& unused) {
       unused.size() > 1 ? " to " + printable(unused.back(), 100) : "");
 }
 
+/// Running statistics are of the run's type, whatever the file has.
+std::string remark_on_rounded(const Program& program, const std::vector<std::unique_ptr<Layer>>& layers) {
+  std::map<std::string, at::Tensor> held;
+  for (const auto& layer : layers) {
+    for (const Buffer& buffer : layer->buffers()) held.emplace(buffer.name, buffer.value);
+  }
+  std::vector<std::string> rounded;
+  for (const auto* input : program.graph().inputs_of(GraphInput::Kind::buffer)) {
+    if (!input->persistent || program.find(*input).type != at::kDouble) continue;
+    const auto place = held.find(input->name);
+    if (place != held.end() && !place->second.to(at::kDouble).equal(program.read(*input)))
+      rounded.push_back(input->name);
+  }
+  if (rounded.empty()) return {};
+  return fmt::format("{} running statistics of float64 begin rounded to float32: {}{}", rounded.size(),
+                     printable(rounded.front(), 100),
+                     rounded.size() > 1 ? " to " + printable(rounded.back(), 100) : "");
+}
+
 std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, const ModelOptions& options) {
   const std::string name = model_title(file);
   refuse_unknown(name, options, {});
   auto planned = std::make_shared<const PlannedProgram>(file, PlannedProgram::Dropout::as_exported);
   check_inputs(*planned, facts);
+  require_any_batch(*planned);
   planned->program.understand([&] { check_words(*planned, facts); });
   std::unique_ptr<Model> model;
   planned->program.understand([&] {
@@ -271,8 +293,11 @@ std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, 
       throw usage_error("has no parameter that its first output depends on", "--model " + file,
                         "export a module with parameters that require gradients");
     auto objective = make_objective(name, facts, inputs.at(0), shapes.at(0));
+    std::vector<std::string> remarks = {remark_on_unused(unused), remark_on_rounded(planned->program, layers),
+                                        remark_on_sizes(*planned, facts, given_shapes(*planned, facts))};
+    std::erase(remarks, "");
     model = std::make_unique<ExportedModel>(name, planned, std::move(layers), std::move(objective), facts,
-                                            remark_on(unused));
+                                            fmt::format("{}", fmt::join(remarks, "; ")));
   });
   return model;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -96,6 +97,12 @@ struct GraphInput {
   bool persistent = true;  ///< Of a buffer: part of the state_dict.
 };
 
+/// The values of a size for which a program was exported.
+struct SizeRange {
+  std::int64_t least = 0;
+  std::optional<std::int64_t> most;  ///< Nothing: any.
+};
+
 /// A program's nodes in the order in which they run, plain values without its weights.
 struct Graph {
   std::vector<Value> values;
@@ -103,6 +110,10 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<ValueId> outputs;  ///< Tensors, the user's; others are left out.
   std::string hash;              ///< SHA-256 of the nodes, inputs and outputs, without where they came from.
+
+  // For which sizes it computes what its module does; not part of the hash.
+  std::map<std::string, SizeRange> ranges;  ///< By symbol.
+  std::vector<std::string> conditions;  ///< Guards and assertions as they are written: size_condition.hpp.
 
   const Value& operator[](ValueId id) const { return values.at(id); }
   /// Tensors of any input of this kind, in their order.

@@ -84,6 +84,28 @@ bool lies_in_order(const Json& meta) {
   return true;
 }
 
+/// A limit of a size; nothing where it is as large as PyTorch's infinity.
+std::optional<std::int64_t> limit_of(const Json& range, const char* name) {
+  const auto place = range.find(name);
+  if (place == range.end() || place->is_null()) return std::nullopt;
+  const auto limit = required_whole_number(*place);
+  constexpr std::int64_t kInfinite = std::int64_t{1} << 31;
+  return limit >= kInfinite ? std::nullopt : std::optional(limit);
+}
+
+/// What a node asserts of sizes. PyTorch writes it as
+/// `Runtime assertion failed for expression Eq(Mod(s77, 2), 0) on node 'eq_1'`.
+std::string asserted(const Node& node) {
+  const auto* message = node.find("assert_msg");
+  if (message == nullptr) return "an assertion";
+  constexpr std::string_view kBefore = "expression ";
+  const std::string& text = message->text;
+  const auto before = text.find(kBefore);
+  if (before == std::string::npos) return text;
+  const auto begin = before + kBefore.size();
+  return text.substr(begin, text.rfind(" on node") - begin);
+}
+
 class Reading {
  public:
   explicit Reading(const Json& model) : module_(model.at("graph_module")) {}
@@ -100,6 +122,10 @@ class Reading {
     read_inputs();
     for (const Json& node : graph.at("nodes")) read_node(node);
     read_outputs();
+    for (const Node& node : graph_.nodes) {
+      if (node.target.starts_with("torch.ops.aten._assert_scalar."))
+        graph_.conditions.push_back(asserted(node));
+    }
     graph_.hash = hash_of(graph);
     return std::move(graph_);
   }
@@ -354,6 +380,18 @@ class Reading {
   std::vector<bool> defined_;
 };
 
+/// What PyTorch took for true of the sizes.
+void read_limits(const Json& model, Graph& graph) {
+  if (const auto ranges = model.find("range_constraints"); ranges != model.end()) {
+    for (const auto& [symbol, range] : ranges->items())
+      graph.ranges[symbol] = {.least = limit_of(range, "min_val").value_or(0),
+                              .most = limit_of(range, "max_val")};
+  }
+  if (const auto guards = model.find("guards_code"); guards != model.end()) {
+    for (const Json& guard : *guards) graph.conditions.push_back(guard.get<std::string>());
+  }
+}
+
 }  // namespace
 
 Graph parse_graph(std::string_view text) {
@@ -366,7 +404,9 @@ Graph parse_graph(std::string_view text) {
     throw refused(fmt::format("is of schema {}.{}, and dtrain reads schema {}", major, minor, kSchemaMajor),
                   "export it with PyTorch 2.11");
   }
-  return Reading(model).graph();
+  Graph graph = Reading(model).graph();
+  read_limits(model, graph);
+  return graph;
 }
 
 }  // namespace dtrain::models::exported

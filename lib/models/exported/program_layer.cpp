@@ -108,7 +108,10 @@ Scope ProgramLayer::scope() {
           .buffer = [this](ValueId value) { return buffer_of(value); }};
 }
 
-void ProgramLayer::make_operations() {
+void ProgramLayer::make_operations(const std::vector<std::unique_ptr<Layer>>& all) {
+  if (parameters_.empty() && borrowed_.empty()) {
+    for (const auto& layer : all) all_.push_back(layer.get());
+  }
   const Scope scope = this->scope();
   std::map<ValueId, std::size_t> last_use;
   for (const Step& step : own_run().steps) {
@@ -151,6 +154,11 @@ at::ScalarType ProgramLayer::type_of(const Tensors& inputs) const {
   for (const auto& input : inputs) {
     if (input.scalar_type() == at::kDouble) return at::kDouble;
   }
+  for (const Layer* layer : all_) {  // their memory may be elsewhere, but not their type
+    for (const Parameter& parameter : layer->parameters()) {
+      if (parameter.value.scalar_type() == at::kDouble) return at::kDouble;
+    }
+  }
   return at::kFloat;
 }
 
@@ -173,6 +181,10 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
     }
     work.tensors[places_.at(value)] = tensor;
   }
+  // A buffer that stays is kept exactly, in a type that checkpoints have.
+  const auto as_in_program = [&](const at::Tensor& value, at::ScalarType type) {
+    return value.to(work.device, type_in_run(type, planned_->program.type(), work.type));
+  };
   for (const Used& used : used_) {
     at::Tensor& tensor = work.tensors[used.place];
     switch (used.kind) {
@@ -183,7 +195,10 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
         tensor = borrowed_[used.index].value();
         break;
       case Used::Kind::buffer:
-        tensor = buffers_[used.index].value;
+        tensor = as_in_program(buffers_[used.index].value, used.type);
+        break;
+      case Used::Kind::borrowed_buffer:
+        tensor = as_in_program(value_of(borrowed_buffers_[used.index], work.device), used.type);
         break;
       case Used::Kind::constant:
         tensor = constant(constants_[used.index], work);

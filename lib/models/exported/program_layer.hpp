@@ -41,8 +41,9 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   /// (exit code 2) where the program has neither.
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
-  /// After all layers have their parameters and buffers: they stay where they are from now on.
-  void make_operations();
+  /// After all layers have their parameters and buffers: they stay where they are from now on. `all`: the
+  /// program's layers, whose parameters say in which type a layer without any computes.
+  void make_operations(const std::vector<std::unique_ptr<Layer>>& all);
 
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
@@ -64,9 +65,19 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   };
   /// A tensor that an operation uses from outside its run.
   struct Used {
-    enum class Kind { parameter, borrowed, buffer, constant } kind;
+    enum class Kind { parameter, borrowed, buffer, borrowed_buffer, constant } kind;
     std::size_t place;
-    std::size_t index;  // among parameters_, borrowed_, buffers_ or constants_
+    std::size_t index;  // among parameters_, borrowed_, buffers_, borrowed_buffers_ or constants_
+    at::ScalarType type = at::kFloat;  // that the program has for it
+  };
+  /// A buffer that stays as it is, of a layer before this one.
+  struct BorrowedBuffer {
+    const ProgramLayer* owner;
+    std::size_t index;  // among its buffers_
+    // A copy on this layer's device, where another stage of a pipeline has the owner.
+    at::Tensor here;
+    at::Tensor of;
+    std::int64_t version;
   };
   /// A constant of the file, in the type and at the place that the last forward pass wanted.
   struct Constant {
@@ -99,6 +110,7 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   Scope scope();
   std::size_t place_of(ValueId value);
   void take_parameter(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before);
+  void take_buffer(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before);
   Parameter make_parameter(const GraphInput& input) const;
   Buffer make_buffer(const GraphInput& input, Buffer::Update update) const;
   void find_bindings();
@@ -109,6 +121,7 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   void check_input(std::size_t index, const Shape& given, const Symbols& symbols) const;
   at::ScalarType type_of(const Tensors& inputs) const;
   void enter(Workspace& work, const Tensors& inputs);
+  static const at::Tensor& value_of(BorrowedBuffer& use, at::Device device);
   const at::Tensor& constant(Constant& which, const Workspace& work) const;
   void count_batches();
   Parameter* parameter_of(ValueId value);
@@ -118,6 +131,8 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   std::shared_ptr<const PlannedProgram> planned_;
   std::size_t run_;
   std::vector<BorrowedParameter> borrowed_;
+  std::vector<BorrowedBuffer> borrowed_buffers_;
+  std::vector<const Layer*> all_;  // layers of the program, where this one has no parameters
   std::vector<Constant> constants_;
   std::vector<Used> used_;
   std::map<ValueId, std::size_t> places_;

@@ -35,7 +35,7 @@ MadeLayers make_layers(const std::shared_ptr<const PlannedProgram>& planned) {
     }
     place->add_unused_buffer(*input);
   }
-  for (const auto& one : layers) dynamic_cast<ProgramLayer&>(*one).make_operations();
+  for (const auto& one : layers) dynamic_cast<ProgramLayer&>(*one).make_operations(layers);
   return made;
 }
 

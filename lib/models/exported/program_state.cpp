@@ -10,9 +10,10 @@
 namespace dtrain::models::exported {
 namespace {
 
-/// Types that checkpoints have; of bool and small whole numbers they keep int32.
-bool is_kept_as_it_is(at::ScalarType type) {
-  return at::isFloatingType(type) || type == at::kLong || type == at::kInt;
+/// Of checkpoints, for a buffer of this type: one that holds each of its values.
+at::ScalarType kept_type(at::ScalarType type) {
+  if (at::isFloatingType(type)) return type == at::kDouble ? at::kDouble : at::kFloat;
+  return type == at::kLong ? at::kLong : at::kInt;
 }
 
 }  // namespace
@@ -34,18 +35,11 @@ ProgramLayer::ProgramLayer(std::shared_ptr<const PlannedProgram> planned, std::s
         if (input == nullptr || input->kind == GraphInput::Kind::user) continue;
         if (input->kind == GraphInput::Kind::parameter) {
           take_parameter(*input, before);
+        } else if (input->kind == GraphInput::Kind::buffer && input->persistent) {
+          take_buffer(*input, before);
         } else {
-          const bool elsewhere = std::ranges::any_of(before, [&](const auto& layer) {
-            return dynamic_cast<const ProgramLayer&>(*layer).owns_buffer(input->name);
-          });
-          const bool is_state = input->kind == GraphInput::Kind::buffer && input->persistent && !elsewhere;
-          if (is_state) buffers_.push_back(make_buffer(*input, Buffer::Update::constant));
-          if (is_state && is_kept_as_it_is(graph()[*given].tensor->type)) {
-            used_.push_back({Used::Kind::buffer, place_of(*given), buffers_.size() - 1});
-          } else {
-            used_.push_back({Used::Kind::constant, place_of(*given), constants_.size()});
-            constants_.push_back({input, {}});
-          }
+          used_.push_back({Used::Kind::constant, place_of(*given), constants_.size()});
+          constants_.push_back({input, {}});
         }
       }
     }
@@ -84,6 +78,34 @@ void ProgramLayer::take_parameter(const GraphInput& input,
   parameters_.push_back(make_parameter(input));
 }
 
+void ProgramLayer::take_buffer(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before) {
+  const auto place = place_of(input.value);
+  const auto type = graph()[input.value].tensor->type;
+  for (const auto& layer : before) {
+    const auto& owner = dynamic_cast<const ProgramLayer&>(*layer);
+    const auto found = std::ranges::find(owner.buffers(), input.name, &Buffer::name);
+    if (found == owner.buffers().end()) continue;
+    used_.push_back({Used::Kind::borrowed_buffer, place, borrowed_buffers_.size(), type});
+    borrowed_buffers_.push_back(
+        {&owner, static_cast<std::size_t>(found - owner.buffers().begin()), {}, {}, 0});
+    return;
+  }
+  used_.push_back({Used::Kind::buffer, place, buffers_.size(), type});
+  buffers_.push_back(make_buffer(input, Buffer::Update::constant));
+}
+
+const at::Tensor& ProgramLayer::value_of(BorrowedBuffer& use, at::Device device) {
+  const at::Tensor& value = use.owner->buffers()[use.index].value;
+  if (value.device() == device) return value;
+  const auto version = static_cast<std::int64_t>(value._version());
+  if (!use.of.is_same(value) || use.version != version) {
+    use.here = value.to(device);
+    use.of = value;
+    use.version = version;
+  }
+  return use.here;
+}
+
 Parameter ProgramLayer::make_parameter(const GraphInput& input) const {
   const auto& stored = planned_->program.find(input);
   const bool last = planned_->is_channels_last(input.value) && stored.sizes.size() == 4;
@@ -98,10 +120,7 @@ Parameter ProgramLayer::make_parameter(const GraphInput& input) const {
 
 Buffer ProgramLayer::make_buffer(const GraphInput& input, Buffer::Update update) const {
   const at::Tensor value = planned_->program.read(input);
-  const auto type = value.is_floating_point()               ? at::kFloat
-                    : is_kept_as_it_is(value.scalar_type()) ? value.scalar_type()
-                                                            : at::kInt;
-  return {.name = input.name, .value = value.to(type), .update = update};
+  return {.name = input.name, .value = value.to(kept_type(value.scalar_type())), .update = update};
 }
 
 void ProgramLayer::add_unused_parameter(const GraphInput& input) {

@@ -21,6 +21,7 @@ import torch
 import programs
 from dtrain_run import checkpoint_tensors, ranks_of, run, step_losses
 from export_model import mean_loss
+from gaps import largest, largest_of
 
 STEPS = 3
 BESIDE_PYTORCH = 1e-6  # both in fp64; sums in other orders differ by far less
@@ -152,7 +153,7 @@ def beside_pytorch(binary, folder, name, program):
         assert ours[3][key].dtype == value.dtype, (key, ours[3][key].dtype, value.dtype)
         worst[key] = gap(ours[3][key], value, 1e-3)
     module.load_state_dict(ours[3], strict=True)
-    key = max(worst, key=worst.get)
+    key = largest_of(worst)
     print(f"{name}: beside PyTorch {len(worst)} values, largest difference {worst[key]:.1e} ({key})", flush=True)
     assert worst[key] <= BESIDE_PYTORCH, (name, key, worst[key])
 
@@ -176,7 +177,7 @@ def across_meshes(binary, folder, name, program):
     for mesh in (*MESHES, *(TENSOR_MESHES if program.tensor else ())):
         other = train(mesh)
         assert other[1].keys() == weights.keys(), (name, mesh, other[1].keys() ^ weights.keys())
-        worst = max(gap(other[0], losses), *(gap(other[1][key], value, 1e-3) for key, value in weights.items()))
+        worst = largest(gap(other[0], losses), *(gap(other[1][key], value, 1e-3) for key, value in weights.items()))
         assert worst <= ACROSS_MESHES, (name, mesh, worst)
         said.append(f"{mesh} {worst:.0e}")
         if mesh in TENSOR_MESHES:
@@ -195,13 +196,14 @@ def main():
     given = parser.parse_args()
     torch.set_num_threads(1)
     chosen = given.names or [name for name, program in programs.PROGRAMS.items() if given.full or program.ci]
-    failures = []
+    failures, missing = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         stage(given.binary, folder)
         for name in chosen:
             program = programs.PROGRAMS[name]
             if not programs.installed(program):
+                missing.append(name)
                 print(f"{name}: skipped, since {program.needs} is not installed (jobs/setup.sh --for-tests)")
                 continue
             for check in (beside_pytorch, across_meshes):
@@ -210,7 +212,7 @@ def main():
                 except AssertionError as error:
                     failures.append(f"{name}, {check.__name__}: {error}")
                     print(failures[-1], flush=True)
-    return len(failures) > 0
+    return 1 if failures else 77 if missing else 0
 
 
 if __name__ == "__main__":

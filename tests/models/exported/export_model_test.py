@@ -377,8 +377,7 @@ class ExportModelTest(unittest.TestCase):
                 if not (FULL or program.ci):
                     continue
                 if not programs.installed(program):
-                    print(f"{name}: skipped, since {program.needs} is not installed (jobs/setup.sh --for-tests)")
-                    continue
+                    self.skipTest(f"{program.needs} is not installed (jobs/setup.sh --for-tests)")
                 path = self.folder / f"{name}.pt2"
                 programs.export(program, path)
                 self.agree(path)
@@ -470,6 +469,26 @@ class ExportModelTest(unittest.TestCase):
         self.refused(["buffer mean", "make it a parameter"], AssignedBuffer())
         self.refused(["buffer mean", f"line {line_of(PartOfBuffer)}"], PartOfBuffer())
         self.refused(["instance_norm", "in norm", "track_running_stats=False"], RunningInstances())
+
+    def test_dropout_in_place_through_a_view_is_refused(self):
+        def half(module, x):
+            y = module.norm(x)
+            F.dropout(y[:, :4], 0.5, module.training, inplace=True)
+            return y
+
+        def base(module, x):
+            y = module.norm(x)
+            left = y[:, :4]
+            F.dropout(y, 0.5, module.training, inplace=True)
+            return torch.cat([left, left], 1)
+
+        for function in (half, base):
+            with self.subTest(function=function.__name__):
+                self.refused(["dropout in place", "without inplace=True", "export_model_test.py, line"], Applied(function))
+        for function in (lambda module, x: F.dropout(module.norm(x).view(-1, 2, 4), 0.5, module.training, True).flatten(1),
+                         lambda module, x: F.dropout(module.norm(x), 0.5, module.training, True)[:, :4].repeat(1, 2),
+                         lambda module, x: F.dropout(F.relu_(module.norm(x)), 0.5, module.training, True) * 2):
+            export_model(Applied(function), self.x, self.path)
 
     def test_wrapped_parts_are_refused(self):
         self.refused(["set_grad_enabled", "x.detach()"], NoGradient())

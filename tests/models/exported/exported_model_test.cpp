@@ -244,6 +244,88 @@ TEST(ExportedModelTest, HasTheStateOfTheModule) {
   EXPECT_NE(model->remark().find("spare.weight"), std::string::npos);
 }
 
+TEST(ExportedModelTest, EveryBufferCountsAsTheModelHasIt) {
+  const at::NoGradGuard no_gradients;
+  for (const std::string name : {"keep", "shift", "scale", "exact"}) {
+    const auto model = made("kept", rows());
+    const auto after = [&](std::size_t first, Tensors flowing) {
+      for (std::size_t i = first; i < model->layers().size(); ++i)
+        flowing = model->layers()[i]->run(flowing, {.mode = Mode::evaluation});
+      return flowing.at(0);
+    };
+    const Tensors inner = model->layers()[0]->run(inputs_of(rows(), 4), {.mode = Mode::evaluation});
+    const auto before = after(0, inputs_of(rows(), 4));
+    const auto before_behind = after(1, inner);
+    for (auto* buffer : model->buffers()) {
+      if (buffer->name == name) buffer->value.copy_(1 - buffer->value);
+    }
+    EXPECT_FALSE(after(0, inputs_of(rows(), 4)).allclose(before)) << name;
+    // The second layer uses `scale` too.
+    EXPECT_EQ(after(1, inner).allclose(before_behind), name == "keep" || name == "shift") << name;
+  }
+}
+
+TEST(ExportedModelTest, BuffersOfFloat64AreExactInAnyRun) {
+  for (const auto type : {at::kFloat, at::kDouble}) {
+    auto model = registration(program("kept")).make(rows(), {});
+    EXPECT_EQ(model->remark(), "");
+    model->to(type, at::kCPU);
+    model->initialise(1);
+    for (const auto* buffer : model->buffers()) {
+      if (buffer->name == "exact") {
+        EXPECT_EQ(buffer->value[0].to(at::kDouble).item<double>(), 1.0 / 3);
+      }
+    }
+    Tensors flowing = {inputs_of(rows(), 4).at(0).to(type)};
+    for (const auto& layer : model->layers()) flowing = layer->run(flowing, {.mode = Mode::evaluation});
+    EXPECT_EQ(flowing.at(0).scalar_type(), type);
+  }
+}
+
+TEST(ExportedModelTest, AStageKeepsBuffersThatStayOfOtherStages) {
+  const auto model = registration(program("kept")).make(rows(), {});
+  model->hold({1, 2});
+  model->to(at::kDouble, at::kCPU);
+  model->initialise(1);
+  EXPECT_TRUE(model->layers()[0]->parameters()[0].value.is_meta());
+  const at::NoGradGuard no_gradients;
+  Tensors flowing = {at::ones({4, 6}, at::kDouble)};
+  const auto before = model->layers()[1]->run(flowing, {}).at(0);
+  for (auto& buffer : model->layers()[0]->buffers()) {
+    if (buffer.name == "scale") buffer.value.mul_(2);
+  }
+  EXPECT_TRUE(model->layers()[1]->run(flowing, {}).at(0).allclose(2 * before));
+}
+
+TEST(ExportedModelTest, AFirstLayerWithoutParametersComputesInTheRunsType) {
+  const auto model = made("real_ids", texts(5));
+  EXPECT_TRUE(model->layers().at(0)->parameters().empty());
+  const auto found = step(*model, texts(5), 4, [](std::size_t) { return true; });
+  EXPECT_EQ(found.gradients.at("fc.weight").scalar_type(), at::kDouble);
+}
+
+TEST(ExportedModelTest, RefusesLimitsOfTheBatchAndWarnsOfOtherConditions) {
+  for (const auto& [name, takes] : {std::pair("branch_on_batch", "2 to 8"), std::pair("limited", "2 to 64"),
+                                    std::pair("large_batches", "at least 4")}) {
+    const auto error = refusal(name, rows());
+    EXPECT_EQ(error.code(), ExitCode::usage) << error.what();
+    EXPECT_NE(error.problem().find(std::string("takes batches of ") + takes), std::string::npos)
+        << error.what();
+    EXPECT_NE(error.advice().find("jobs/export_model.py"), std::string::npos) << error.what();
+  }
+  for (const char* name : {"even_batches", "asserted"}) {
+    const auto remark = made(name, rows())->remark();
+    EXPECT_NE(remark.find("batch"), std::string::npos) << remark;
+    EXPECT_NE(remark.find("and not batch 3"), std::string::npos) << remark;
+    EXPECT_NE(remark.find("jobs/export_model.py"), std::string::npos) << remark;
+  }
+  const auto remark = made("positions", texts(20))->remark();
+  EXPECT_NE(remark.find("ids.shape[1] <= 16, and not"), std::string::npos) << remark;
+  EXPECT_EQ(made("positions", texts(16))->remark(), "");
+  for (const auto& [name, facts] : {std::pair("plain", rows()), std::pair("embedding_bag", texts())})
+    EXPECT_EQ(made(name, facts)->remark(), "") << name;
+}
+
 TEST(ExportedModelTest, AProgramExportedInEvaluationModeTrainsAllTheSame) {
   const auto model = made("evaluated", images());
   const auto trained = made("images", images());

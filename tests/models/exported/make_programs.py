@@ -161,6 +161,50 @@ class OwnLoss(nn.Module):
         return F.cross_entropy(self.fc(x), target)
 
 
+class Kept(nn.Module):
+    """Buffers that stay, of several types; one is used by two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.register_buffer("keep", torch.arange(6) % 3 > 0)
+        self.register_buffer("shift", torch.arange(6, dtype=torch.int8))
+        self.register_buffer("scale", torch.linspace(1, 2, 6))
+        self.register_buffer("exact", torch.full((6,), 1 / 3, dtype=torch.float64))
+
+    def forward(self, x):
+        x = torch.where(self.keep, self.first(x) * self.scale, torch.tensor(0.5).to(x.dtype)) + self.shift
+        x = self.second(x) * self.scale
+        return self.third((x.double() * self.exact).to(x.dtype))
+
+
+class Scaled(nn.Module):
+    def forward(self, ids):
+        return ids.to(torch.float32) / 10 + ids * 0.1
+
+
+class RealIds(nn.Module):
+    """Its first layer has no parameters, and makes real numbers of ids."""
+
+    def __init__(self):
+        super().__init__()
+        self.scaled, self.fc = Scaled(), nn.Linear(5, 5)
+
+    def forward(self, ids):
+        return self.fc(self.scaled(ids))
+
+
+class Positions(nn.Module):
+    """Texts of at most 16 words."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.fc, self.table = nn.Embedding(11, 4), nn.Linear(4, 5), nn.Parameter(torch.randn(16, 4))
+
+    def forward(self, ids):
+        return self.fc((self.embedding(ids) + self.table[:ids.shape[1]]).mean(1))
+
+
 class Small(nn.Module):
     """One linear layer and what `then` does with its outputs."""
 
@@ -247,11 +291,11 @@ def golden(module, inputs, loss, target):
             "gradients": {name: print_of(p.grad) for name, p in double.named_parameters() if p.grad is not None}}
 
 
-def write(folder, name, module, inputs, loss=None, target=None, fixed=False, length=False):
+def write(folder, name, module, inputs, loss=None, target=None, fixed=False, length=False, free=None, **how):
     batch = Dim("batch", min=2)
-    free = {0: batch, 1: Dim("length", min=2)} if length else {0: batch}
+    free = free or ({0: batch, 1: Dim("length", min=2)} if length else {0: batch})
     shapes = None if fixed else tuple(free for _ in inputs)
-    program = export(module.train(), inputs, dynamic_shapes=shapes)
+    program = export(module.train(), inputs, dynamic_shapes=shapes, **how)
     extra = {}
     if loss:
         extra["dtrain_golden.json"] = json.dumps(golden(module, inputs, loss, target))
@@ -311,6 +355,16 @@ def main(folder):
     write(folder, "strided", Small(lambda module, y: y + module.fc.weight.as_strided((3,), (2,))), (rows,))
     write(folder, "fixed", Small(lambda _, y: y), (rows,), fixed=True)
     write(folder, "plain", Small(lambda _, y: torch.sigmoid(y)), (rows,))
+    write(folder, "kept", Kept(), (rows,), "cross_entropy", classes)
+    write(folder, "real_ids", RealIds(), (torch.randint(11, (3, 5)),))
+    any_batch, by_pytorch = Dim("batch", min=2), {0: Dim.AUTO}
+    write(folder, "branch_on_batch", Small(lambda _, y: y * 2 if y.shape[0] > 8 else y), (rows,), free=by_pytorch)
+    write(folder, "large_batches", Small(lambda _, y: y * 2 if y.shape[0] > 3 else y), (rows,), free=by_pytorch)
+    write(folder, "limited", Small(lambda _, y: y), (rows,), free={0: Dim("batch", min=2, max=64)})
+    write(folder, "even_batches", Small(lambda _, y: y * 2 if y.shape[0] % 2 == 0 else y), (rows,), free=by_pytorch)
+    write(folder, "asserted", Small(lambda _, y: y * 2 if y.shape[0] % 2 == 0 else y), (rows,), free={0: any_batch},
+          prefer_deferred_runtime_asserts_over_guards=True)
+    write(folder, "positions", Positions(), (torch.randint(11, (3, 6)),), free={0: any_batch, 1: Dim.AUTO})
     write(folder, "unused_random", Small(lambda _, y: (y, torch.rand_like(y))), (rows,))
 
     def unknown(model):

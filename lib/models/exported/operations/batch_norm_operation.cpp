@@ -31,6 +31,7 @@ class BatchNormOperation final : public Operation {
         throw refused(given.node, "has running statistics that are no buffer of its own",
                       "call each BatchNorm module once in forward, and make another one for the second call");
       }
+      buffer->value = buffer->value.to(at::kFloat);  // until the model goes to the run's type
       buffer->momentum = given.real("momentum", BatchNorm::kMomentum);
       buffer->update = frozen_ ? Buffer::Update::constant : Buffer::Update::moving_mean;
       if (!frozen_) buffer->step_sum = at::zeros({1, buffer->value.numel()}, at::kDouble);

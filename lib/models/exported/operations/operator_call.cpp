@@ -242,13 +242,20 @@ class OperatorCall final : public Operation {
   void take(const Result& result, const c10::IValue& value, Workspace& work) const {
     if (result.places.empty()) return;
     if (!result.list && value.isTensor()) {
-      work.tensors[result.places.at(0)] = value.toTensor();
+      work.tensors[result.places.at(0)] = in_type_of_run(value.toTensor(), work);
       return;
     }
     require(result.list && value.isTensorList() && value.toTensorList().size() == result.places.size(),
             where_ + " gave other outputs than the program says", {.subject = "--model"});
     const auto list = value.toTensorVector();
-    for (std::size_t i = 0; i < list.size(); ++i) work.tensors[result.places[i]] = list[i];
+    for (std::size_t i = 0; i < list.size(); ++i)
+      work.tensors[result.places[i]] = in_type_of_run(list[i], work);
+  }
+
+  /// Of whole numbers LibTorch makes float, as by `ids * 0.1`, whatever the run computes in.
+  static at::Tensor in_type_of_run(const at::Tensor& made, const Workspace& work) {
+    const bool rounded = work.type == at::kDouble && made.defined() && made.scalar_type() == at::kFloat;
+    return rounded ? made.to(at::kDouble) : made;
   }
 
   static bool is_empty(const Node& node) {
