@@ -142,7 +142,7 @@ data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identit
                                       const checkpoint::Transformations& transformations) {
   std::vector<data::InputInfo> inputs;
   for (const auto& input : identity.inputs)
-    inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
+    inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids, .bytes = input.bytes});
   return {.name = "training's samples",
           .task = identity.task,
           .classes = identity.classes,
@@ -167,7 +167,8 @@ checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
                                        .shape = info.shape,
                                        .target_shape = info.target_shape};
   for (const auto& input : info.inputs)
-    identity.inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
+    identity.inputs.push_back(
+        {.name = input.name, .shape = input.shape, .ids = input.ids, .bytes = input.bytes});
   for (const auto& [name, split] : info.splits) identity.samples[name] = split.samples;
   return identity;
 }

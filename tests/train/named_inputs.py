@@ -51,7 +51,7 @@ def arrays():
     return {"p": rng.integers(0, 256, (SAMPLES, 2, 6, 6), np.uint8), "w": rng.integers(0, WORDS, (SAMPLES, 7)),
             "e": rng.standard_normal((SAMPLES, 4)).astype(np.float32), "y": np.arange(SAMPLES) % CLASSES,
             "one_real": rng.random((SAMPLES, 7), np.float32), "large": np.full((SAMPLES, 7), WORDS),
-            "negative": rng.integers(-2, 3, (SAMPLES, 7)), "short": np.zeros((SAMPLES - 1, 2), np.float32)}
+            "unscaled": rng.integers(0, 256, (SAMPLES, 2, 6, 6)).astype(np.float32), "negative": rng.integers(-2, 3, (SAMPLES, 7)), "short": np.zeros((SAMPLES - 1, 2), np.float32)}
 
 
 def staged(folder, name):
@@ -126,6 +126,7 @@ def predicts(binary, folder, values):
             ("set.h5", 3, ["/w", "[n, 7]", "[n, 4]"], "--inputs", "words=/w,picture=/p,extra=/w"),
             ("set.h5", 3, ["/one_real", "real numbers"], "--inputs", "words=/one_real,picture=/p,extra=/e"),
             ("set.h5", 3, ["/large", f"id {WORDS}", f"below {WORDS}"], "--inputs", "words=/large,picture=/p,extra=/e"),
+            ("set.h5", 3, ["/unscaled", "floats up to 255", "divided by 255"], "--inputs", "words=/w,picture=/unscaled,extra=/e"),
             ("set.h5", 3, ["/short", "59 samples"], "--inputs", "words=/w,picture=/p,extra=/short"),
             ("set.npz", 3, ["no array picture"]), ("npy", 3, ["picture.npy"])):
         refused(binary, 1, code, words, "predict", "runs/one/checkpoints/last", "--from", source, "--output", "said.h5", *options, cwd=folder)

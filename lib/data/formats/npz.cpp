@@ -22,7 +22,7 @@ namespace {
 
 using Arrays = std::map<std::string, std::string>;  // contents of the files, by name without .npy
 
-constexpr std::array<const char*, 3> kSplits = {"train", "validation", "test"};
+constexpr std::array<const char*, 3> kNamedSplits = {"train", "validation", "test"};
 
 std::string array_names(const Arrays& arrays) {
   std::vector<std::string> names;
@@ -84,7 +84,7 @@ Originals read_pair(const StageOptions& options, const Arrays& arrays, const std
 /// Names the inputs of splits that lie unused beside `inputs`.
 void add_remarks(const Arrays& arrays, const std::string& inputs, std::vector<std::string>& remarks) {
   const std::string shown = printable(inputs, 100);
-  for (const std::string split : kSplits) {
+  for (const std::string split : kNamedSplits) {
     const auto unused = array_name_in(arrays, inputs, split);
     if (unused.empty() || unused == inputs) continue;
     remarks.push_back(
@@ -114,7 +114,7 @@ Originals read_npz(const StageOptions& options) {
     found = read_pair(options, arrays, options.inputs, options.targets);
     if (!named) add_remarks(arrays, options.inputs, found.remarks);
   } else {
-    for (const std::string split : kSplits) {
+    for (const std::string split : kNamedSplits) {
       const auto inputs = array_name_in(arrays, options.inputs, split);
       const auto targets = array_name_in(arrays, options.targets, split);
       if (inputs.empty() && targets.empty() && split != "train") continue;

@@ -32,7 +32,8 @@ InputInfo place(const std::string& name, const Column& column, const std::string
   if (column.type() == ElementType::float32) {
     spread<float>(column, rows, width, begin, [](float value, std::int64_t) { return value; });
   } else if (column.type() == ElementType::uint8) {
-    const float most = info.shape.size() == 3 ? 255.0F : 1.0F;
+    info.bytes = info.shape.size() == 3;
+    const float most = info.bytes ? 255.0F : 1.0F;
     spread<std::uint8_t>(column, rows, width, begin, [most](std::uint8_t value, std::int64_t) {
       return static_cast<float>(value) / most;
     });

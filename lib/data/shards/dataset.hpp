@@ -74,6 +74,7 @@ struct InputInfo {
   std::string name;
   std::vector<std::int64_t> shape;  ///< Of one sample.
   std::int64_t ids = 0;             ///< Whole numbers below this one; 0: real numbers.
+  bool bytes = false;               ///< Images that were bytes, as values in [0, 1].
 };
 
 /// Everything dataset.json says.

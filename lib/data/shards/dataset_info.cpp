@@ -174,6 +174,7 @@ InputInfo read_input(const Json& json, const std::string& file) {
   InputInfo input{.name = fields.get<std::string>("name"),
                   .shape = fields.get<std::vector<std::int64_t>>("shape")};
   if (fields.has("ids")) input.ids = fields.get<std::int64_t>("ids");
+  if (fields.has("bytes")) input.bytes = fields.get<bool>("bytes");
   return input;
 }
 
@@ -275,8 +276,11 @@ Json to_json(const DatasetInfo& info) {
   for (const InputColumn& column : info.columns) json["columns"].push_back(to_json(column));
   if (!info.ignored_columns.empty()) json["ignored_columns"] = info.ignored_columns;
   if (!info.na_values.empty()) json["na_values"] = info.na_values;
-  for (const InputInfo& input : info.inputs)
-    json["inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
+  for (const InputInfo& input : info.inputs) {
+    Json& entry =
+        json["inputs"].emplace_back(Json{{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
+    if (input.bytes) entry["bytes"] = true;
+  }
   if (!info.targets.empty()) json["targets"] = info.targets;
   for (const TargetScale& target : info.target_scales)
     json["target_scales"].push_back({{"shift", target.shift}, {"scale", target.scale}});

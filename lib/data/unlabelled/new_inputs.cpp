@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -73,7 +75,19 @@ std::vector<std::shared_ptr<const Column>> opened(
   return read_npz_arrays(from, names, packed_types());
 }
 
-void require_alike(const InputInfo& found, const InputInfo& trained, const std::string& subject) {
+/// Of the columns from `begin` of float32 rows.
+float largest(const Column& rows, std::int64_t begin, std::int64_t width) {
+  const auto values = read_whole<float>(rows);
+  const std::span<const float> all(values);
+  const auto stride = static_cast<std::size_t>(element_count(rows.row_shape()));
+  float most = -std::numeric_limits<float>::infinity();
+  for (std::size_t at = static_cast<std::size_t>(begin); at < all.size(); at += stride)
+    most = std::max(most, std::ranges::max(all.subspan(at, static_cast<std::size_t>(width))));
+  return most;
+}
+
+/// `most`: of images that were bytes in the training, the largest number that was found.
+void require_alike(const InputInfo& found, const InputInfo& trained, float most, const std::string& subject) {
   const auto in_words = [](const InputInfo& input) {
     return fmt::format("[n{}{}]", input.shape.empty() ? "" : ", ", fmt::join(input.shape, ", "));
   };
@@ -81,6 +95,11 @@ void require_alike(const InputInfo& found, const InputInfo& trained, const std::
     throw data_error(
         fmt::format("has the shape {}, and the training's had {}", in_words(found), in_words(trained)),
         subject, "give samples like those of the training");
+  if (trained.bytes && !found.bytes && most > 1)
+    throw data_error(fmt::format("has images of floats up to {:.4g}, and the training's were bytes, which "
+                                 "become values in 0 to 1",
+                                 most),
+                     subject, "give bytes, or floats divided by 255");
   if (trained.ids == 0) return;  // whole numbers are real ones, too
   if (found.ids == 0)
     throw data_error("has real numbers, and the training's were ids", subject,
@@ -98,8 +117,13 @@ std::shared_ptr<const Column> read_new_inputs(const DatasetInfo& trained, const 
   const auto arrays = arrays_of(trained, from, inputs);
   PackedRows packed = pack_inputs(arrays, opened(from, arrays, library), from.string());
   if (packed.rows->rows() == 0) throw data_error("holds no samples", from.string(), "give at least one");
-  for (std::size_t i = 0; i < arrays.size(); ++i)
-    require_alike(packed.inputs[i], trained.inputs[i], from.string() + ":" + arrays[i].second);
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const auto width = element_count(packed.inputs[i].shape);
+    const float most = trained.inputs[i].bytes ? largest(*packed.rows, begin, width) : 0;
+    require_alike(packed.inputs[i], trained.inputs[i], most, from.string() + ":" + arrays[i].second);
+    begin += width;
+  }
   return packed.rows;
 }
 
