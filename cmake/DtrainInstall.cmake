@@ -51,7 +51,7 @@ endforeach()
 # installed.
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/dtrain")
 file(CREATE_LINK "${CMAKE_SOURCE_DIR}/perf/notebooks/dtrain_plots" "${CMAKE_BINARY_DIR}/share/dtrain/dtrain_plots" SYMBOLIC)
-install(DIRECTORY perf/notebooks/dtrain_plots DESTINATION "${CMAKE_INSTALL_DATADIR}/dtrain" PATTERN __pycache__ EXCLUDE)
+install(DIRECTORY perf/notebooks/dtrain_plots DESTINATION "${CMAKE_INSTALL_DATADIR}/dtrain" COMPONENT program PATTERN __pycache__ EXCLUDE)
 
 install(EXPORT dtrainTargets NAMESPACE dtrain:: DESTINATION "${_package_dir}")
 configure_package_config_file(cmake/dtrainConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/dtrainConfig.cmake"

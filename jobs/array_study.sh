@@ -23,5 +23,7 @@ mapfile -t models < <(tail -n +2 "$top/perf/study/cases.csv" | cut -d, -f1 | uni
 number=$SLURM_ARRAY_TASK_ID
 ((number < ${#models[@]})) || fail "--array: the study has ${#models[@]} models, numbered from 0: ${models[*]}"
 say "model ${models[number]}"
-"$top/jobs/study.sh" --models "${models[number]}" --dtrain "$dtrain" --output "$output/study" \
+study=$output/study
+[[ " $* " != *' --quick '* ]] || study+=-quick  # so that a quick run stands for no real one
+"$top/jobs/study.sh" --models "${models[number]}" --dtrain "$dtrain" --output "$study" \
   --mpirun "mpirun --bind-to $([[ $bind == cores ]] && echo core || echo none)" "$@"

@@ -79,7 +79,18 @@ build_part() {
     "$build/bin/dtrain" --version  # compiled elsewhere; this shows that it finds its libraries
     return 0
   fi
-  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data counted_waits device_times
+  local target there=()
+  "$top/jobs/build.sh" dtrain_app  # configures
+  ninja -C "$build" -t query dtrain_cuda >/dev/null 2>&1 ||
+    fail "the build has no module for GPUs: $build/configure.log says what CUDA lacks; install that, remove $build/build.ninja, and run this again"
+  for target in dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data counted_waits device_times; do
+    if ninja -C "$build" -t query "$target" >/dev/null 2>&1; then
+      there+=("$target")
+    else
+      echo "no $target: what it needs is missing here ($build/configure.log); the rest is built"
+    fi
+  done
+  "$top/jobs/build.sh" dtrain_app "${there[@]}"
   cuobjdump --list-elf "$build/lib/libdtrain_cuda.so" 2>/dev/null || true  # the architectures in it
 }
 # begin_done FILE: what is done of this commit and these GPUs is in it, line by line below them; of others nothing counts.
@@ -239,9 +250,10 @@ correct_part() {
 train_part() {
   local dataset=synthetic
   [[ ! -d $top/data/staged/cifar10 ]] || dataset=cifar10
+  # dtrain's exit codes mean other things than those of this script.
   "$build/bin/dtrain" --model resnet18 --dataset "$dataset" --data-root "$top/data/staged" --epochs 3 --device cuda --output "$runs" \
-    --name gpu_check
-  "$build/bin/dtrain" report "$runs/gpu_check"
+    --name gpu_check || { echo "the training ended with exit code $?"; return 1; }
+  "$build/bin/dtrain" report "$runs/gpu_check" || { echo "the report ended with exit code $?"; return 1; }
 }
 # Into kernels.txt, below the commit and the GPUs they are of; what is there of the same ones is not measured again.
 kernels() {

@@ -12,7 +12,7 @@ try it again, after those that were not tried. Build first (perf/gpu_check.sh bu
   --limit-s N    seconds that this call takes at most [570, less than 10 minutes]; no part begins that has less than it needs at
                  least: smoke 100, correct 160, speed 200, profile 120, ranks 100, train 120. A call says at its end what it took
   --out FOLDER   where the parts leave their files [perf/results/gpu]
-Exit codes: 0 all done; 1 a part failed; 2 no GPU, or nothing built; 3 the time is up: run it again.
+Exit codes: 0 all done; 1 a part failed; 2 no GPU, nothing built, or a limit below what the next part needs; 3 the time is up: run it again.
 EOF
 }
 fail() { printf 'gpu_session: %s\n' "$1" >&2; exit 2; }
@@ -59,6 +59,10 @@ done
 failures=0
 for part in "${tried[@]}" "${again[@]}"; do
   left_s=$((limit_s - SECONDS))
+  if ((limit_s < needs_s[$part])); then
+    echo "gpu_session: $part needs --limit-s ${needs_s[$part]} at least: it never begins with $limit_s" >&2
+    end_call 2
+  fi
   if ((left_s < needs_s[$part])); then
     echo "$part needs ${needs_s[$part]} s, and ${left_s} s are left: run it again to go on"
     end_call 3
@@ -66,7 +70,7 @@ for part in "${tried[@]}" "${again[@]}"; do
   status=0
   # A case that has begun by then has time to end, most often; one that was cut is begun again.
   ends_s=40
-  [[ $part != speed ]] || ends_s=60
+  [[ $part != speed && $part != profile ]] || ends_s=60
   timeout --kill-after 20 "$left_s" "$top/perf/gpu_check.sh" "$part" --out "$out" --limit-s "$((left_s - ends_s))" || status=$?
   case $status in
     0) echo "$part $of" >>"$done_file" ;;

@@ -111,6 +111,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--part", choices=["all_reduce", "mpi", "mesh"])
     given = parser.parse_args()
+    given.dtrain = given.dtrain.resolve()  # ranks have another current folder
     given.out.mkdir(parents=True, exist_ok=True)
     with Cluster(given.dtrain, "--rate", "1gbit") as cluster:
         for part in (all_reduce, mpi):
@@ -118,7 +119,7 @@ def main():
                 keep(given.out / f"{part.__name__}.csv", part(cluster, given.bench.resolve(), given.rounds), ["contender", "mode"],
                      ["seconds", "sent_per_byte", "received_per_byte"])
         if given.part in (None, "mesh"):
-            keep(given.out / "mesh.csv", mesh(cluster, given.dtrain.resolve(), given.rounds), ["model", "placement"],
+            keep(given.out / "mesh.csv", mesh(cluster, given.dtrain, given.rounds), ["model", "placement"],
                  ["step_s", "sent_mb_per_step", "received_mb_per_step"])
 
 

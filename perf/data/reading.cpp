@@ -140,7 +140,7 @@ int main(int argc, char** argv) {
     for (const std::int64_t batch : {32, 64}) {
       const auto open = [&] { return Dataset::open(folder, library); };
       measure_loader(open(), "inline, chunks kept in memory", LoaderOptions::Drive::inline_call, all, batch,
-                     500);
+                     200);
       measure_loader(open(), "inline, page cache", LoaderOptions::Drive::inline_call, 0, batch, 200);
       measure_loader(open(), "thread, chunks kept in memory", LoaderOptions::Drive::thread, all, batch, 200);
       measure_loader(open(), "thread, page cache", LoaderOptions::Drive::thread, 0, batch, 200);

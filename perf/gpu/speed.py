@@ -12,6 +12,7 @@ import argparse
 import fnmatch
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def main():
                             compiled=arguments.compiled, sides=arguments.sides, rounds=arguments.rounds, scratch=scratch,
                             data=RandomData(scratch, arguments.quick), limits=programs.Limits(arguments.limit_s, GRACE_S, CASE_S))
         whole = go_through(bench, results, machine, todo)
-    head = (f"# Speed on {gpu}\n\n`{' '.join(['perf/gpu/speed.py', *sys.argv[1:]])}`, commit {settings['commit']}, {arguments.rounds} "
+    head = (f"# Speed on {gpu}\n\n`{shlex.join(['perf/gpu/speed.py', *sys.argv[1:]])}`, commit {settings['commit']}, {arguments.rounds} "
             f"rounds with all sides in turn; median of these{', tiny sizes: no figures' if arguments.quick else ''}.\nMachine: {machine}"
             + (f"; {len(found_gpus)} x {gpu}, driver {settings['driver']}." if found_gpus else "."))
     text = report.markdown(arguments.chosen, results, head, gpu).replace(f"{runs.TOP}/", "")

@@ -9,6 +9,7 @@ Exit codes: 0 all profiled, 1 a case failed, 3 time is up.
 import argparse
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 
@@ -22,7 +23,7 @@ import kernel_times  # noqa: E402
 from random_data import RandomData  # noqa: E402
 
 BUILD = runs.TOP / "build" / "release"
-GRACE_S, CASE_S = 45, 120
+GRACE_S, CASE_S = 45, 120  # perf/gpu_session.sh leaves more than this grace after --limit-s
 # Steps of the shorter run, and those that the other has more: enough of these that what differs by chance does not matter.
 LENGTHS = {"gpt2-124M": (8, 12), "resnet18-128": (12, 60), "resnet18-2048": (10, 20), "vgg11-512": (12, 40)}
 
@@ -61,6 +62,7 @@ def profile(bench, name, kernels, library):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     arguments = parse()
     failed = False
     with tempfile.TemporaryDirectory(prefix="dtrain-gpu-profile-") as scratch:

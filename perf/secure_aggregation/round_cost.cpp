@@ -58,6 +58,11 @@ Bytes answer(Client& client, Phase phase, View message, const std::vector<float>
   return {};
 }
 
+/// Whether this client is one of the lost, which are spread evenly over all.
+bool goes(int number, int lost, int clients) {
+  return (number + 1) * lost / clients > number * lost / clients;
+}
+
 Cost measured(Settings settings, int clients, int lost) {
   std::vector<std::unique_ptr<privacy::Keystream>> randoms;
   std::vector<Secret> identities;
@@ -80,7 +85,7 @@ Cost measured(Settings settings, int clients, int lost) {
   while (server.phase() != Phase::done) {
     const auto phase = server.phase();
     for (const int number : server.expected()) {
-      if (phase == Phase::masked_inputs && number % 10 < lost * 10 / clients) continue;
+      if (phase == Phase::masked_inputs && goes(number, lost, clients)) continue;
       const auto place = static_cast<std::size_t>(number);
       if (phase == Phase::masked_inputs) {
         for (std::size_t i = 0; i < values.size(); ++i) {
@@ -99,7 +104,7 @@ Cost measured(Settings settings, int clients, int lost) {
       start_s = cpu_s();
       server.take(number, reply);
       cost.server_s += cpu_s() - start_s;
-      if (number % 10 == 9) {
+      if (!goes(number, lost, clients)) {
         cost.up += reply.size();
         cost.down += message.size();
       }
@@ -109,7 +114,7 @@ Cost measured(Settings settings, int clients, int lost) {
     cost.server_s += cpu_s() - start_s;
   }
   cost.wall_s = wall_s() - begun_s;
-  const auto counted = static_cast<std::size_t>(std::max(1, clients / 10));
+  const auto counted = static_cast<std::size_t>(std::max(1, clients - lost));
   cost.up /= counted;
   cost.down /= counted;
   cost.right = settings.noise_deviation > 0 || server.sum().values == expected;

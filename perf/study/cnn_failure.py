@@ -9,12 +9,15 @@ import argparse
 import csv
 import shlex
 import subprocess
-from datetime import date
+import sys
 from pathlib import Path
 
 import h5py
 
 TOP = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(TOP / "perf" / "training"))
+from dated import free_stem  # noqa: E402
+
 PLAIN = ["--optimizer", "sgd", "--learning-rate", "0.001", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant",
          "--augment", "off", "--epochs", "20"]
 # What is tried, ranks, global batch, further options.
@@ -61,7 +64,7 @@ def main():
         table.append(f"| {what} | {ranks} | {batch} | {left or 'never'} | {last['train_loss']:.3f} | {last['train_accuracy']:.3f} "
                      f"| {last['validation_accuracy']:.3f} |")
         print(table[-1], flush=True)
-    stem = arguments.out / f"cnn-failure-{date.today()}"
+    stem = free_stem(arguments.out, "cnn-failure")
     with open(stem.with_suffix(".csv"), "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["what", "ranks", "global_batch", "epoch", "train_loss", "train_accuracy", "validation_loss",

@@ -11,14 +11,17 @@ floor decides, which the table marks with a star.
 import argparse
 import csv
 import math
+import sys
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "training"))
+from dated import free_stem  # noqa: E402
+
 METRICS = ["train_loss", "validation_loss", "train_accuracy", "validation_accuracy", "test_loss", "test_accuracy",
            "train_time_s", "validation_time_s"]
 ONE_RANK = "one rank"
@@ -156,7 +159,7 @@ def main():
     arguments = parser.parse_args()
     cases = read_cases(arguments.runs)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"study-{date.today()}"
+    stem = free_stem(arguments.out, "study")
     write_epochs(cases, stem.with_suffix(".csv"))
     rule = " ".join(__doc__.split("\n\n")[1].split())
     command = "`jobs/study.sh`, then `python perf/study/findings.py runs/study --out perf/results/study`."

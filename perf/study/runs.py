@@ -48,12 +48,14 @@ def main():
     parser.add_argument("--quick-steps", type=int, default=4, help="steps of each quick run [4]")
     parser.add_argument("--models", nargs="+", help="only these")
     parser.add_argument("--seeds", type=int, help="at most so many seeds of each case")
-    parser.add_argument("--output", type=Path, default=Path("runs/study"), help="where the runs go [runs/study]")
+    parser.add_argument("--output", type=Path, help="where the runs go [runs/study; with --quick runs/study-quick]")
     parser.add_argument("--data-root", type=Path, default=Path("data/staged"), help="staged datasets [data/staged]")
     parser.add_argument("--dtrain", default=str(TOP / "dtrain"), help="the program [./dtrain]")
     parser.add_argument("--mpirun", default="mpirun --oversubscribe", help="the launcher [mpirun --oversubscribe]")
     parser.add_argument("--limit", type=float, default=6 * 3600, help="seconds a single run may take [21600]")
     arguments = parser.parse_args()
+    # A quick run has the name of a real one, and would stand for it.
+    arguments.output = arguments.output or Path("runs/study-quick" if arguments.quick else "runs/study")
 
     failed = []
     for case in cases(arguments.models):

@@ -5,7 +5,8 @@
 2. The checkpoint's writing (parts, SHA-256, sync, manifest) beside cp and a sync of the same files, and torch.save and a sync
    of the same tensors.
 3. Reading it into memory on one rank, with its SHA-256 checked and without, beside a plain read of the same files and
-   torch.load of the same tensors; all from the machine's cache.
+   torch.load of the same tensors: from opening until all values are in memory, each in a process of its own; all from the
+   machine's cache.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import pathlib
 import re
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 
@@ -121,19 +123,26 @@ def writing(arguments, folder, rows):
             "\n".join(f"| {case} | {runs.median_and_range(values, 0)} |" for case, values in rates.items()))
 
 
-def read_plainly(folder):
-    start = time.perf_counter()
-    for file in folder.iterdir():
-        with open(file, "rb") as reading:
-            reading.readinto(bytearray(file.stat().st_size))
-    return time.perf_counter() - start
+READ_PLAINLY = """
+import pathlib, sys, time
+start, held = time.perf_counter(), []
+for file in pathlib.Path(sys.argv[1]).iterdir():
+    with open(file, "rb") as reading:
+        held.append(bytearray(file.stat().st_size))
+        reading.readinto(held[-1])
+print(time.perf_counter() - start)
+"""
+LOAD_BY_TORCH = """
+import sys, time, torch
+start = time.perf_counter()
+tensors = torch.load(sys.argv[1])
+print(time.perf_counter() - start)
+"""
 
 
-def loaded_by_torch(file):
-    import torch
-    start = time.perf_counter()
-    torch.load(file)
-    return time.perf_counter() - start
+def seconds_said(code, path):
+    """Of a new process: a second reading in one would find memory that it has used."""
+    return float(runs.run([sys.executable, "-c", code, str(path)])[0])
 
 
 def loading(arguments, folder, rows):
@@ -145,9 +154,10 @@ def loading(arguments, folder, rows):
     saved_by_torch(tensors_of(checkpoint), folder / "torch.pt")
     rates = {"dtrain, checked": [], "dtrain, not checked": [], "plain read": [], "torch.load": []}
     for pair in range(arguments.pairs + 1):
-        count, checked_s, read_s = map(float, runs.run([str(reader), str(checkpoint)])[0].split(","))
-        seconds = {"dtrain, checked": checked_s + read_s, "dtrain, not checked": read_s, "plain read": read_plainly(checkpoint),
-                   "torch.load": loaded_by_torch(folder / "torch.pt")}
+        (count, checked_s), (_, unchecked_s) = (map(float, runs.run([str(reader), str(checkpoint), how])[0].split(","))
+                                                for how in ("checked", "unchecked"))
+        seconds = {"dtrain, checked": checked_s, "dtrain, not checked": unchecked_s, "plain read": seconds_said(READ_PLAINLY, checkpoint),
+                   "torch.load": seconds_said(LOAD_BY_TORCH, folder / "torch.pt")}
         if pair == 0:
             continue  # fills the cache
         for case, value in seconds.items():

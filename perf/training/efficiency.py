@@ -8,6 +8,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import re
 import statistics
@@ -17,11 +18,14 @@ import time
 
 import runs
 
+sys.path.insert(0, str(runs.PEERS))
+import networks  # noqa: E402
+
 
 def parse():
     parser = argparse.ArgumentParser(prog="perf/efficiency.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="mlp")
+    parser.add_argument("--model", default="mlp", choices=list(networks.RECIPES))
     parser.add_argument("--dataset", default="mnist")
     parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
     parser.add_argument("--pairs", type=int, default=5)
@@ -31,6 +35,9 @@ def parse():
     arguments = parser.parse_args()
     if arguments.pairs < 1 or arguments.epochs < 2 or arguments.batch % 2:
         parser.error("at least one pair, two epochs and an even batch are needed")
+    arguments.cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(arguments.cores) < 2:
+        parser.error("two cores are needed, and this program may use one; start it where it may use more")
     arguments.folder = (arguments.data_root / arguments.dataset).resolve()
     if not (arguments.folder / "dataset.json").exists():
         parser.error(f"{arguments.folder} is not staged; run data/fetch.sh {arguments.dataset}")
@@ -63,7 +70,7 @@ def measure(arguments, scratch):
     common = ["--model", arguments.model, "--dataset", arguments.folder, "--epochs", arguments.epochs, "--global-batch"]
     two = runs.dtrain_command(2, scratch, "two", *common, arguments.batch)
     halves = [runs.dtrain_command(1, scratch, f"half{core}", *common, arguments.batch // 2, core=core)
-              for core in (0, 1)]
+              for core in arguments.cores]
     eight = runs.dtrain_command(8, scratch, "eight", *common, arguments.batch, oversubscribe=True)
     one_step = runs.dtrain_command(2, scratch, "first", "--model", arguments.model, "--dataset", arguments.folder,
                                    "--global-batch", arguments.batch, "--limit-steps", 1, "--trace")
@@ -82,7 +89,7 @@ def measure(arguments, scratch):
         runs.run(two)
         together = runs.dtrain_rate(scratch / "two")
         runs.run_side_by_side(halves)
-        note("parallel efficiency", pair, together, sum(runs.dtrain_rate(scratch / f"half{core}") for core in (0, 1)))
+        note("parallel efficiency", pair, together, sum(runs.dtrain_rate(scratch / f"half{core}") for core in arguments.cores))
 
         runs.run(eight)
         slow = statistics.median(runs.epochs_table(scratch / "eight")["train_time_s"][1:])

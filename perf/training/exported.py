@@ -8,7 +8,6 @@ Written to perf/results/exported: every run as CSV, the ratios as a table.
 
 import argparse
 import csv
-import itertools
 import json
 import pathlib
 import sys
@@ -141,17 +140,17 @@ def measure(model, given, scratch, writer, file):
     return ratios
 
 
-def free_stem(out):
-    """Earlier figures of the same day stay."""
-    names = (f"speed-{runs.today()}" + (f"-{number}" if number > 1 else "") for number in itertools.count(1))
-    return next(name for name in names if not (out / f"{name}.csv").exists())
-
-
 def main():
     given = parse()
-    out = given.out if not given.quick else pathlib.Path(tempfile.mkdtemp(prefix="dtrain-exported-"))
+    if not given.quick:
+        return measure_all(given, given.out)
+    with tempfile.TemporaryDirectory(prefix="dtrain-exported-") as out:
+        return measure_all(given, pathlib.Path(out))
+
+
+def measure_all(given, out):
     out.mkdir(parents=True, exist_ok=True)
-    stem, machine = free_stem(out), runs.machine()
+    stem, machine = runs.free_stem(out, "speed").name, runs.machine()
     lines = [f"| model | speed of own: median (range); aim {TARGETS['own']} | speed of DDP: median (range); aim {TARGETS['ddp']} |",
              "| --- | --- | --- |"]
     about = (f"# Exported programs beside dtrain's own models and PyTorch\n\n`perf/exported.sh {' '.join(sys.argv[1:])}`, fp32, two ranks with "

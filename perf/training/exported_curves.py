@@ -145,7 +145,7 @@ def main():
         theirs = in_pytorch(module, data, order, given.steps, torch.float64 if given.precision == "fp64" else torch.float32)
     gaps = [abs(one - other) / abs(other) for one, other in zip(ours, theirs, strict=True)]
     given.out.mkdir(parents=True, exist_ok=True)
-    path = given.out / f"curve-{name}-{given.precision}-{runs.today()}.csv"
+    path = pathlib.Path(f"{runs.free_stem(given.out, f'curve-{name}-{given.precision}')}.csv")
     with open(path, "w", newline="", encoding="utf-8") as file:
         file.write(f"# machine: {runs.machine()}\n# command: perf/training/exported_curves.py {' '.join(sys.argv[1:])}\n"
                    f"# {name} on {dataset}: loss of each batch of {BATCH}, sgd, rate {RATE}, momentum {MOMENTUM}, {given.precision}\n")

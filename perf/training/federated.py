@@ -7,8 +7,6 @@ program, alone, together and in one place, 15 rounds of two local epochs (FLamby
 """
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,7 +22,6 @@ from export_model import export_model  # noqa: E402
 
 TOP = Path(__file__).resolve().parents[2]
 MPIRUN = TOP / "tests/support/mpirun.sh"
-DTRAIN = os.environ.get("DTRAIN", TOP / "build/release/bin/dtrain")
 LOCAL = ["--optimizer", "sgd", "--momentum", 0, "--schedule", "constant", "--threads", 1]
 ROUNDS = ["--strategy", "fedavg", "--local-epochs", 5, "--local-batch", 4, "--rounds", 40]
 HOSPITALS = {
@@ -49,8 +46,7 @@ FLAMBY = {
 
 
 def trained(folder, name, ranks, *options):
-    command = [str(MPIRUN), str(ranks), str(DTRAIN), "--quiet", "--name", name, "--overwrite", *map(str, options)]
-    subprocess.run(command, cwd=folder, check=True, timeout=3600, stdin=subprocess.DEVNULL, capture_output=True)
+    runs.run([str(MPIRUN), str(ranks), runs.program(), "--quiet", "--name", name, "--overwrite", *map(str, options)], cwd=folder, limit_s=3600)
     return h5py.File(folder / "runs" / name / "results.h5")
 
 
@@ -109,6 +105,7 @@ def main():
     parser.add_argument("--only", choices=["clients", "hospitals", "flamby"])
     parser.add_argument("--out", type=Path, default=TOP / "perf/results/federated")
     arguments = parser.parse_args()
+    arguments.data_root = arguments.data_root.resolve()  # runs have another current folder
     parts = {"clients": [], "hospitals": [], "flamby": []}
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.only in (None, "clients"):
@@ -119,7 +116,7 @@ def main():
             flamby(Path(scratch), parts["flamby"], arguments.seeds, arguments.data_root)
     for name, rows in parts.items():
         if rows:
-            runs.write_rows(arguments.out / f"{name}-{runs.today()}.csv", rows)
+            runs.write_rows(f"{runs.free_stem(arguments.out, name)}.csv", rows)
 
 
 if __name__ == "__main__":

@@ -53,13 +53,18 @@ def stage(data_root, folder):
     (folder / "mnist.npz").unlink()
 
 
+def program_of(folder, seed):
+    """The exported program with the seed's initial weights. Runs with seed 1 go on with the one of earlier calls."""
+    return folder / ("mcmahan.pt2" if seed == 1 else f"mcmahan-seed{seed}.pt2")
+
+
 def train(folder, name, rate, seed):
     partition, epochs, batch, rounds, _ = CASES[name]
     run = f"{name}-rate{rate:g}-seed{seed}"
     state = folder / "runs" / run / "state"
     if state.exists() and state.read_text().strip() == "completed":
         return run
-    command = [runs.program(), "--model", str(folder / "mcmahan.pt2"), "--dataset", "mnist-by-test", "--data-root", str(folder / "staged"),
+    command = [runs.program(), "--model", program_of(folder, seed), "--dataset", "mnist-by-test", "--data-root", str(folder / "staged"),
                "--augment", "off", "--strategy", "fedavg", "--clients", "100", "--clients-per-round", "10", "--partition", partition,
                "--local-epochs", epochs, "--local-batch", batch, "--rounds", rounds, "--optimizer", "sgd", "--momentum", 0,
                "--schedule", "constant", "--learning-rate", rate, "--seed", seed, "--threads", 1, "--record-steps", "off", "--keep", 1,
@@ -99,15 +104,16 @@ def main():
         torch.manual_seed(arguments.seed)
         network = McMahan()
         assert sum(parameter.numel() for parameter in network.parameters()) == 1_663_370
-        if not (folder / "mcmahan.pt2").exists():
-            export_model(network, torch.randn(4, 1, 28, 28), str(folder / "mcmahan.pt2"), loss="cross_entropy")
+        program = program_of(folder, arguments.seed)
+        if not program.exists():
+            export_model(network, torch.randn(4, 1, 28, 28), str(program), loss="cross_entropy")
     for name in names:
         run = f"{name}-rate{arguments.rate:g}-seed{arguments.seed}"
         if not arguments.only_read:
             run = train(folder, name, arguments.rate, arguments.seed)
         if (folder / "runs" / run / "results.h5").exists():
             rows += rows_of(folder, name, run, arguments.rate, arguments.seed)
-    runs.write_rows(arguments.out / f"mnist-{runs.today()}.csv", rows, comments)
+    runs.write_rows(f"{runs.free_stem(arguments.out, 'mnist')}.csv", rows, comments)
 
 
 if __name__ == "__main__":

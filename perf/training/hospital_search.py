@@ -155,7 +155,7 @@ def main():
         comments = [runs.machine(), "perf/hospital_search.sh FOLDER"]
         for name, rows, what in (("search", tried, f"accuracy over {FOLDS} folds of the training records"),
                                  ("chosen", measured, "accuracy on the test records, with the settings that the training records chose")):
-            runs.write_rows(arguments.out / f"hospital-{name}-{runs.today()}.csv", rows, [*comments, what])
+            runs.write_rows(f"{runs.free_stem(arguments.out, f'hospital-{name}')}.csv", rows, [*comments, what])
 
     with tempfile.TemporaryDirectory(prefix="dtrain-hospitals-") as scratch:
         search = Search(Path(scratch))

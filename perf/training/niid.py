@@ -143,12 +143,14 @@ def flower_cells(folder, out, flower, seeds):
               f"{difference.mean():+.2f} points ({len(last)} seeds, {len(columns)} orders, single seeds {np.abs(difference).max():.2f} at most)", flush=True)
 
 
+def cell_names(dataset):
+    return [(batch, partition, method) for batch in (BATCHES if dataset == "mnist" else ["32"]) for partition in PARTITIONS for method in METHODS]
+
+
 def cells(folder, out, dataset, seeds, only):
     path = out / ("niid.csv" if dataset == "mnist" else f"niid-{dataset}.csv")
     rows = runs.read_rows(path)
-    batches = BATCHES if dataset == "mnist" else ["32"]
-    wanted = [(batch, partition, method) for batch in batches for partition in PARTITIONS for method in METHODS]
-    wanted = [what for what in wanted if only in (None, ",".join(what))]
+    wanted = [what for what in cell_names(dataset) if only in (None, ",".join(what))]
     for batch, partition, method in wanted:
         for seed in range(1, (seeds if batch == "32" else 1) + 1):
             if any((row["local_batch"], row["partition"], row["method"], int(row["seed"])) == (batch, partition, method, seed) for row in rows):
@@ -165,7 +167,7 @@ def cells(folder, out, dataset, seeds, only):
 
 
 def clients(folder, out, flower, repeats):
-    rows = []
+    rows, path = [], f"{runs.free_stem(out, 'flower-clients')}.csv"
     for repeat in range(1, repeats + 1):
         for precision in ("fp64", "fp32"):
             options = [*MANY_CLIENTS, "--precision", precision]
@@ -182,7 +184,7 @@ def clients(folder, out, flower, repeats):
                          "dtrain_cpu_s_per_client": round((all_s - one_s) / MANY / (MANY_ROUNDS - 1), 6), "flower_cpu_s_per_client": float(found.group(1)),
                          "dtrain_clients_per_s": float(rates["dtrain"]), "flower_clients_per_s": float(rates["flower"])})
             print(rows[-1], flush=True)
-            runs.write_rows(out / f"flower-clients-{runs.today()}.csv", rows, [runs.machine(), "perf/niid.sh --only clients --flower PYTHON"])
+            runs.write_rows(path, rows, [runs.machine(), "perf/niid.sh --only clients --flower PYTHON"])
 
 
 def main():
@@ -197,6 +199,9 @@ def main():
     parser.add_argument("--work", type=Path, default=runs.TOP / "runs/niid", help="runs lie here")
     parser.add_argument("--out", type=Path, default=runs.TOP / "perf/results/federated")
     arguments = parser.parse_args()
+    names = [",".join(what) for what in cell_names(arguments.dataset)]
+    if arguments.cell not in (None, *names):
+        parser.error(f"--cell {arguments.cell}: with --dataset {arguments.dataset} there are {' '.join(names)}")
     folder, out = arguments.work.resolve(), arguments.out.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.flower is not None and not os.access(arguments.flower, os.X_OK):

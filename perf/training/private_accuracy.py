@@ -40,7 +40,29 @@ def parse():
     parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
     parser.add_argument("--raw", type=pathlib.Path, default=runs.TOP / "data" / "raw" / "mnist", help="folder of MNIST's original files")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of a case, for trying; kept nowhere")
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.data_root = given.data_root.resolve()  # runs have another current folder
+    if unknown := set(given.cases) - set(CASES):
+        parser.error(f"there is no case {min(unknown)}; use {', '.join(CASES)}")
+    given.cases = given.cases or [case for case in CASES if case.startswith("mnist")]
+    given.set = dict(change_of(text, given.cases, parser) for text in given.set)
+    return given
+
+
+def change_of(text, cases, parser):
+    """KEY=VALUE as both, where each case has a value of this kind."""
+    key, _, value = text.partition("=")
+    keys = [key for key, old in CASES[cases[0]].items() if isinstance(old, (int, float, str))]
+    if key not in keys:
+        parser.error(f"--set {text}: of a case {', '.join(keys)} can be set, as KEY=VALUE")
+    if isinstance(CASES[cases[0]][key], str):
+        return key, value
+    for kind in (int, float):
+        try:
+            return key, kind(value)
+        except ValueError:
+            continue
+    return parser.error(f"--set {text}: {key} is a number")
 
 
 def stage_features(given, scratch):
@@ -120,19 +142,18 @@ def add_row(row):
 
 def main():
     given = parse()
-    changes = {key: value for key, _, value in (text.partition("=") for text in given.set)}
     with tempfile.TemporaryDirectory(prefix="dtrain-accuracy-") as folder:
         scratch = pathlib.Path(folder)
-        for name in given.cases or [case for case in CASES if case.startswith("mnist")]:
-            case = {**CASES[name], **{key: type(CASES[name][key])(value) for key, value in changes.items()}}
+        for name in given.cases:
+            case = {**CASES[name], **given.set}
             if case["dataset"] == "mnist-scattering":
                 stage_features(given, scratch)
             for seed in range(1, given.seeds + 1):
-                if not changes and (name, seed) in known():
+                if not given.set and (name, seed) in known():
                     continue
                 row = {"case": name, **train(case, seed, given, scratch)}
                 print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
-                if not changes:
+                if not given.set:
                     add_row(row)
 
 

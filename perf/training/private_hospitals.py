@@ -81,7 +81,7 @@ def main():
             mean = np.mean(found, axis=0)
             print(f"{method}: " + ", ".join(f"{name} {value:.3f}" for name, value in zip(sites, mean))
                   + f"; mean of hospitals {mean.mean():.4f}, deviation over seeds {np.mean(found, axis=1).std(ddof=1):.4f}", flush=True)
-    runs.write_rows(arguments.out / f"hospitals-{runs.today()}.csv", rows)
+    runs.write_rows(f"{runs.free_stem(arguments.out, 'hospitals')}.csv", rows)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What a step with differential privacy (`--dp-clip 1`) costs beside a usual one, on one rank with one thread, in turn.
 
 A run's figure is the median of its steps after the first ten; a ratio is of one round. With --cpu-time: seconds of the processor instead,
-of a longer run less those of a shorter one, which other programs on the machine change little. Written to perf/results/privacy: every run
-as CSV.
+of a longer run less those of a shorter one, which other programs on the machine change little. Both end within their first epoch, so that
+validation, which comes once in each, is not in the difference. Written to perf/results/privacy: every run as CSV.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import statistics
 import tempfile
 
 import h5py
+import random_images
 import runs
 
 WARM_UP = 10
@@ -19,6 +20,9 @@ WARM_UP = 10
 MODELS = {"mlp": (512, 1, 300, []), "cnn": (512, 1, 60, []), "nbow": (512, 1, 300, []), "gpt": (32, 1, 4, []), "seq2seq": (32, 1, 16, [])}
 PRIVATE = ["--dp-clip", 1, "--dp-noise", 1.1]
 SHORT = 2  # steps of the shorter run
+BUILT_IN_SAMPLES = 8192  # of `--dataset synthetic`: fewer than the longer runs of some models take in their first epoch
+IMAGES = {"mlp": (1, 28, 28), "cnn": (3, 32, 32)}
+TEXTS = {"nbow": ["--task", "text_classification", "--vocab-size", 2000]}  # as the built-in samples of nbow
 
 
 def parse():
@@ -29,14 +33,33 @@ def parse():
     parser.add_argument("--label", default="", help="a word for the file's name, such as the binary's")
     parser.add_argument("--quick", action="store_true", help="one round, kept nowhere: does it run? No figures")
     parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "privacy")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if unknown := set(given.models) - set(MODELS):
+        parser.error(f"there is no model {min(unknown)}; use {', '.join(MODELS)}")
+    if given.rounds < 1:
+        parser.error("at least one round is needed")
+    return given
 
 
-def run(model, options, scratch, steps):
+def dataset_of(model, scratch):
+    """Of the built-in samples' shape, and so many that no run of --cpu-time comes to the end of an epoch."""
+    batch, _, steps, _ = MODELS[model]
+    samples = (SHORT + steps + 1) * batch
+    if samples <= BUILT_IN_SAMPLES:
+        return "synthetic"
+    if not (scratch / model).exists():
+        if model in IMAGES:
+            random_images.stage(scratch / model, IMAGES[model], train_samples=samples)
+        else:
+            runs.run([runs.program(), "stage", model, "--format", "synthetic", "--samples", str(samples), "--data-root", str(scratch), *map(str, TEXTS[model])])
+    return scratch / model
+
+
+def run(model, options, scratch, steps, dataset="synthetic"):
     """The results, and what the run took of the processor."""
     batch, pieces, _, own = MODELS[model]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    runs.run(runs.dtrain_command(1, scratch, "run", "--model", model, "--dataset", "synthetic", "--global-batch", batch, "--micro-batches", pieces,
+    runs.run(runs.dtrain_command(1, scratch, "run", "--model", model, "--dataset", dataset, "--global-batch", batch, "--micro-batches", pieces,
                                  "--limit-steps", steps, "--epochs", 100, "--record-steps", "all", "--checkpoint-every", "end", *own, *options))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return scratch / "run" / "results.h5", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -45,7 +68,8 @@ def run(model, options, scratch, steps):
 def step_s(model, options, scratch, cpu_time):
     steps = MODELS[model][2]
     if cpu_time:
-        return (run(model, options, scratch, SHORT + steps)[1] - run(model, options, scratch, SHORT)[1]) / steps
+        dataset = dataset_of(model, scratch)
+        return (run(model, options, scratch, SHORT + steps, dataset)[1] - run(model, options, scratch, SHORT, dataset)[1]) / steps
     with h5py.File(run(model, options, scratch, steps)[0], "r", locking=False) as file:
         return statistics.median(map(float, file["ranks/00000/steps"]["time_s"][min(WARM_UP, steps // 2):]))
 
@@ -66,8 +90,8 @@ def main():
         return
     for model in given.models:
         print(f"{model}: {runs.median_and_range([row['ratio'] for row in rows if row['model'] == model])} x")
-    name = "-".join(["private-steps", *(["cpu"] if given.cpu_time else []), *([given.label] if given.label else []), runs.today()])
-    runs.write_rows(given.out / f"{name}.csv", rows,
+    name = "-".join(["private-steps", *(["cpu"] if given.cpu_time else []), *([given.label] if given.label else [])])
+    runs.write_rows(f"{runs.free_stem(given.out, name)}.csv", rows,
                     [f"machine: {runs.machine()}", f"{'processor seconds' if given.cpu_time else 'seconds'} of a step, one rank with one thread, "
                      f"{' '.join(map(str, PRIVATE))}{'; ' + given.label if given.label else ''}"])
 

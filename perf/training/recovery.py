@@ -6,30 +6,25 @@ and after a spare has taken its place.
 """
 
 import argparse
-import csv
-import os
 import statistics
-import subprocess
 import tempfile
-from datetime import date
 from pathlib import Path
 
 import h5py
 import numpy as np
+import runs
 
 TOP = Path(__file__).resolve().parents[2]
 MPIRUN = TOP / "tests/support/mpirun.sh"
-DTRAIN = os.environ.get("DTRAIN", TOP / "build/release/bin/dtrain")
 MODELS = {"mlp": ["--model", "mlp", "--global-batch", 128], "cnn": ["--model", "cnn", "--global-batch", 128]}
 WARM_UP = 20  # steps left out
 
 
 def median_step(folder, name, ranks, *options, steps=200, between=(WARM_UP, None)):
     """Milliseconds, of the slowest rank in each step; `between`: of which steps."""
-    command = [str(MPIRUN), str(ranks), str(DTRAIN), "--threads", "1", "--limit-steps", str(steps), "--epochs", "100", "--quiet", "--name",
+    command = [str(MPIRUN), str(ranks), runs.program(), "--threads", "1", "--limit-steps", str(steps), "--epochs", "100", "--quiet", "--name",
                name, "--overwrite", "--checkpoint-every", "end", *map(str, options)]
-    subprocess.run(command, cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, check=True, timeout=300,
-                   stdin=subprocess.DEVNULL, capture_output=True)
+    runs.run(command, cwd=folder, limit_s=300, DTRAIN_MPIRUN_FLAGS="--with-ft ulfm")
     with h5py.File(folder / "runs" / name / "results.h5") as file:
         rows = np.concatenate([rank["steps"][:] for rank in file["ranks"].values()])
     first, last = between
@@ -82,11 +77,7 @@ def main():
         for every in (1, 10):
             ratios(rows, f"mlp, pipe 2: --replicate {every} over off", pipe, [*pipe, "--replicate", every], arguments.pairs, folder, 2)
         speed_after(rows, arguments.pairs, folder)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with open(arguments.out / f"cost-{date.today()}.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    runs.write_rows(f"{runs.free_stem(arguments.out, 'cost')}.csv", rows)
 
 
 if __name__ == "__main__":

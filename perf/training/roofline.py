@@ -133,18 +133,23 @@ def spared_by_winograd(model):
     return sum(spared)
 
 
+def bytes_said(said):
+    """Bytes of a rank by what holds them, as a dry run lists them in brackets: `without activations`, which ends the list, is a sum."""
+    return {name: float(value.replace(",", "")) * 2 ** 20
+            for name, value in re.findall(r"[(,] ?(parameters|gradients|optimizer|activations) ([\d.,]+) MiB", said)}
+
+
 def work_of(model, common, batch):
     said = runs.run([runs.program(), "--model", model, *map(str, common), "--dry-run"])[0]
-    megabytes = {name: float(value.replace(",", "")) * 2 ** 20 for name, value in
-                 re.findall(r"(parameters|gradients|optimizer|activations) ([\d.,]+) MiB", said)}
+    held = bytes_said(said)
     rows = re.findall(r"^\S+ +\[.*\] +([\d.]+) +\d+$", said, re.MULTILINE)
     flops = [1e6 * float(value) for value in rows]
-    if not flops or "parameters" not in megabytes:
+    if not flops or not {"parameters", "activations"} <= set(held):
         sys.exit(f"perf: the dry run of {model} says neither operations nor memory:\n{said}")
     first = next(value for value in flops if value > 0)
     return Work(flops=3 * sum(flops) - first, spared_flops=3 * spared_by_winograd(model) * batch,
-                parameter_bytes=megabytes["parameters"], optimizer_bytes=megabytes.get("optimizer", 0.0),
-                activation_bytes=megabytes["activations"])
+                parameter_bytes=held["parameters"], optimizer_bytes=held.get("optimizer", 0.0),
+                activation_bytes=held["activations"])
 
 
 def stage(model, scratch, quick):

@@ -1,7 +1,6 @@
 """Starts dtrain and its peers on this machine, one at a time or side by side, and reads what they measured."""
 
 import csv
-import datetime
 import os
 import pathlib
 import re
@@ -14,6 +13,7 @@ import threading
 import time
 
 import h5py
+from dated import free_stem, today  # noqa: F401  # today: for the scripts
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PEERS = TOP / "perf" / "peers"
@@ -29,30 +29,31 @@ def machine():
             f"load before the start {load[0]:.2f} {load[1]:.2f} {load[2]:.2f}, Python {sys.version.split()[0]}")
 
 
-def today():
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-
-
-def environment():
-    """What all programs of a comparison get; PyTorch's own advice for several processes on one machine."""
+def environment(**more):
+    """What all programs of a comparison get, and `more`; PyTorch's own advice for several processes on one machine."""
     values = {key: value for key, value in os.environ.items() if not key.startswith(("OMPI_COMM", "PMIX_", "SLURM_"))}
     values["OMP_NUM_THREADS"] = "1"
-    return values
+    return values | more
+
+
+def program_path():
+    """DTRAIN is relative to where the script was started; what it starts has another current folder. A link stays one."""
+    return os.path.abspath(os.environ.get("DTRAIN") or TOP / "dtrain")
 
 
 def program():
-    path = pathlib.Path(os.environ.get("DTRAIN", TOP / "dtrain"))
-    if not path.exists():
-        sys.exit(f"perf: {path} is not there; run jobs/build.sh, or name a binary with DTRAIN=PATH")
-    return str(path)
+    path = program_path()
+    if not os.access(path, os.X_OK) or os.path.isdir(path):
+        sys.exit(f"perf: {path} is not a program; run jobs/build.sh, or name a binary with DTRAIN=PATH")
+    return path
 
 
-def run_measured(command, cwd=TOP, limit_s=RUN_LIMIT_S):
+def run_measured(command, cwd=TOP, limit_s=RUN_LIMIT_S, **more):
     """Standard output, wall seconds, and the most memory in bytes that one of its processes has had. Ends this program, showing the
-    other's last words, when it failed."""
+    other's last words, when it failed. `more`: further variables of its environment."""
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
-        process = subprocess.Popen(command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=complained)
+        process = subprocess.Popen(command, cwd=cwd, env=environment(**more), stdin=subprocess.DEVNULL, stdout=said, stderr=complained)
         limit = threading.Timer(limit_s, process.kill)
         limit.start()
         try:
@@ -74,9 +75,9 @@ def run_measured(command, cwd=TOP, limit_s=RUN_LIMIT_S):
     return texts[0], wall_s, used.ru_maxrss * 1024
 
 
-def run(command, cwd=TOP, limit_s=RUN_LIMIT_S):
+def run(command, cwd=TOP, limit_s=RUN_LIMIT_S, **more):
     """As run_measured(), without the memory."""
-    return run_measured(command, cwd, limit_s)[:2]
+    return run_measured(command, cwd, limit_s, **more)[:2]
 
 
 def run_side_by_side(commands, cwd=TOP, limit_s=RUN_LIMIT_S):
@@ -130,11 +131,9 @@ def peer_rate(output):
 
 def relative(command):
     """A command line as one would type it at the top of a checkout."""
-    text = " ".join(map(str, command)).replace(str(TOP) + "/", "").replace(sys.executable, "python")
+    text = " ".join(map(str, command)).replace(program_path(), "./dtrain").replace(str(TOP) + "/", "").replace(sys.executable, "python")
     torchrun = shutil.which("torchrun")
-    if torchrun:
-        text = text.replace(torchrun, "torchrun")
-    return text.replace(os.environ.get("DTRAIN", "./dtrain"), "./dtrain")
+    return text.replace(torchrun, "torchrun") if torchrun else text
 
 
 def exchange_s(scratch, sizes):
@@ -160,6 +159,7 @@ def read_rows(path):
 
 def write_rows(path, rows, comments=()):
     """Leaves rows as a CSV file, below lines of comment. Rows are dictionaries; one may lack columns that others have."""
+    path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="", encoding="utf-8") as file:
         file.writelines(f"# {comment}\n" for comment in comments)
@@ -169,8 +169,8 @@ def write_rows(path, rows, comments=()):
 
 
 def write_results(folder, name, rows, page, comments=()):
-    """Leaves rows as FOLDER/NAME-DATE.csv and what is said of them as FOLDER/NAME-DATE.md, and says where."""
-    stem = folder / f"{name}-{today()}"
-    write_rows(pathlib.Path(f"{stem}.csv"), rows, comments)
+    """Leaves rows as FOLDER/NAME-DATE.csv and what is said of them as FOLDER/NAME-DATE.md, and says where. Earlier figures stay."""
+    stem = free_stem(folder, name)
+    write_rows(f"{stem}.csv", rows, comments)
     pathlib.Path(f"{stem}.md").write_text(f"{page}\n", encoding="utf-8")
     print(f"\n{page}\n\nwritten: {stem}.csv and .md", flush=True)

@@ -1,13 +1,12 @@
 """What secure sums cost in a federated run: CPU seconds of the server's rank and of a client in a round of 100 clients with the mlp
 (222,360 values), on four ranks, beside the same whole numbers without masks and beside plain sums. A long run less a short one:
-the start is in neither. A waiting rank polls, so that figures of busy machines are too large.
+the start is not in the figures. The validation after each round, which all ranks make together, is. A waiting rank polls, so that figures of busy
+machines are too large.
 
     . jobs/env.sh && python3 perf/training/secure_federated.py
 """
 
 import argparse
-import os
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import runs
 
 TOP = Path(__file__).resolve().parents[2]
 MPIRUN = TOP / "tests/support/mpirun.sh"
-DTRAIN = os.environ.get("DTRAIN", TOP / "build/release/bin/dtrain")
 RANKS = 4
 CLIENTS = 100
 SHORT, LONG = 2, 7  # rounds
@@ -43,9 +41,8 @@ def cpu_of_ranks(folder, *options):
     wrapper = folder / "wrapped.py"
     wrapper.write_text(WRAPPER)
     wrapper.chmod(0o755)
-    environment = os.environ | {"CPU_FOLDER": str(folder), "DTRAIN_BINARY": str(DTRAIN)}
-    subprocess.run([str(MPIRUN), str(RANKS), str(wrapper), *map(str, OPTIONS), *map(str, options)], cwd=folder, env=environment, check=True, timeout=3600,
-                   stdin=subprocess.DEVNULL, capture_output=True)
+    runs.run([str(MPIRUN), str(RANKS), str(wrapper), *map(str, OPTIONS), *map(str, options)], cwd=folder, limit_s=3600,
+             CPU_FOLDER=str(folder), DTRAIN_BINARY=runs.program())
     return [float((folder / str(rank)).read_text()) for rank in range(RANKS)]
 
 
@@ -65,7 +62,7 @@ def main():
             rows.append({"method": method, "clients": CLIENTS, "ranks": RANKS, "server_cpu_s": round(server, 3), "client_cpu_ms": round(1000 * sum(clients) / CLIENTS, 1),
                          "all_cpu_s": round(sum(each), 2)})
             print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    runs.write_rows(arguments.out / f"federated-{runs.today()}.csv", rows)
+    runs.write_rows(f"{runs.free_stem(arguments.out, 'federated')}.csv", rows)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Sharded and compressed training beside PyTorch's: time of a step, CPU time of the whole run, and most memory of a rank, on two ranks of
-one thread each. dtrain's zero3 stands beside FSDP2, its PowerSGD and fp16 beside DDP with these hooks; each pair runs one after the other.
+one thread each. dtrain's CPU time has the validation and the test at the end in it, which the peer does not make. dtrain's zero3 stands
+beside FSDP2, its PowerSGD and fp16 beside DDP with these hooks; each pair runs one after the other.
 
 Goes on where it stopped: a pair that peers.csv has is not run again.
 

@@ -8,7 +8,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 
 import faults
-from program import DTRAIN, SHORT, ProgramTest
+from program import DTRAIN, SHORT, ProgramTest, has_ulfm
 
 
 SANITIZED = "libasan" in subprocess.run(["ldd", DTRAIN], capture_output=True, text=True, check=True).stdout
@@ -128,9 +128,9 @@ class DoctorTest(ProgramTest):
 
     def test_recovery(self):
         self.find("note", ["recovery", "off"], "--with-ft ulfm", ranks=2)
-        if "Open MPI) 5" in subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True).stdout:
-            self.assertRegex(self.succeed("doctor", ranks=2, environment={"DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}),
-                             r"ok +recovery +on")
+        if not has_ulfm():
+            self.skipTest("this MPI has no ULFM: recovery is seen off, not on")
+        self.assertRegex(self.succeed("doctor", ranks=2, environment={"DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}), r"ok +recovery +on")
 
     def test_little_shared_memory(self):
         self.find("PROBLEM", ["shared memory", "3 MiB of", "the ranks of a node need"], "--shm-size", ranks=2, **self.suffer("small_shm"))

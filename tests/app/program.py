@@ -25,6 +25,12 @@ def left_running(mark):
     return found
 
 
+def has_ulfm():
+    """Whether the MPI in use is Open MPI 5, whose jobs may lose ranks."""
+    version = subprocess.run([os.environ.get("DTRAIN_MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=True).stdout
+    return "Open MPI) 5" in version or "prterun" in version
+
+
 class ProgramTest(unittest.TestCase):
     """Each test works in a folder of its own."""
 

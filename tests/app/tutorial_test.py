@@ -68,7 +68,7 @@ def laptop(folder):
     (cut, cut_facts), (whole, _) = losses(folder, "cut"), losses(folder, "whole")
     assert cut_facts["world_size"] == 4 and b"pipe=2" in bytes(cut_facts["mesh"]), cut_facts
     # fp32 sums of another order; five epochs of 11 steps let 1e-7 grow to 1e-5 at most.
-    assert max(abs(a - b) / b for a, b in zip(cut, whole)) < 1e-4, (cut, whole)
+    assert all(abs(a - b) <= 1e-4 * b for a, b in zip(cut, whole)), (cut, whole)
     assert "pipe=2" in said and "data=4" in said, said  # plan's list
 
 

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -35,12 +36,12 @@ def said_by(command, environment, limit_s):
             raise
 
 
-def search(program, reader, found, seconds, limit_s):
-    """One search of one reader; returns its row, or None where it did not end in time."""
+def search(program, reader, found, seconds, limit_s, scratch):
+    """One search of one reader; returns its row, or None where it did not end in time. `scratch`: for temporary files."""
     kept, findings = found / reader, found / "findings" / reader
     kept.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"ASAN_OPTIONS": "allocator_may_return_null=1", "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}"}
+    environment = os.environ | {"TMPDIR": scratch, "ASAN_OPTIONS": "allocator_may_return_null=1", "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}"}
     command = [program, "-fork=1", "-ignore_crashes=1", "-ignore_ooms=1", "-ignore_timeouts=1", f"-max_total_time={seconds}", "-timeout=10",
                "-rss_limit_mb=2048", "-malloc_limit_mb=1024", f"-artifact_prefix={findings}/", kept, SEEDS / reader]
     began, before = time.monotonic(), os.times()
@@ -74,7 +75,8 @@ def main():
             program = given.programs / f"fuzz_{reader}"
             if not program.exists():
                 sys.exit(f"{program}: not there; cmake --build --preset fuzz builds it")
-            row = search(program, reader, given.found, given.seconds, limit_s)
+            with tempfile.TemporaryDirectory(prefix="dtrain-fuzz-") as scratch:  # a search that is killed leaves its files
+                row = search(program, reader, given.found, given.seconds, limit_s, scratch)
             if row is None:
                 print(f"{reader}: took more than {limit_s:g} s and was ended; the machine was busy, or the search was stopped", flush=True)
                 continue

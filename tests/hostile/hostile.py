@@ -83,6 +83,9 @@ def select(arguments):
     twice = {title for title in titles if titles.count(title) > 1}
     if twice:
         sys.exit(f"hostile.py: two cases are called {sorted(twice)[0]}")
+    idle = [place for family in families.ALL for place in family.idle_checks()]
+    if idle:
+        sys.exit(f"{idle[0]}: this check never runs, since no case here may be accepted; name it `after` if it is of what a refusal leaves")
     if arguments.quick:
         cases = [case for family in families.ALL for case in spread([case for case in family.cases if case.quick], QUICK_OF_A_CLASS)]
     return [case for case in cases if not arguments.only or any(part in case.title for part in arguments.only)]
@@ -138,6 +141,8 @@ def main():
     parser.add_argument("--faults", type=Path)
     arguments = parser.parse_args()
     cases = select(arguments)
+    if not cases:
+        sys.exit(f"hostile.py: no case's title has {' or '.join(arguments.only)}")
     root = Path(tempfile.mkdtemp(prefix="dtrain-hostile-"))
     try:
         trial = Trial(arguments.binary, root)

@@ -113,6 +113,11 @@ def control_characters(text):
     return ""
 
 
+def _unsaid(case, text):
+    missing = [word for word in case.says if word not in text]
+    return f"does not say {missing[0]!r}" if missing else ""
+
+
 def _about_sentence(case, outcome):
     """What is wrong with the words of a refusal."""
     found = control_characters(outcome.errors)
@@ -128,8 +133,7 @@ def _about_sentence(case, outcome):
         return "subject, problem or remedy is missing"
     if len(sentences[0]) > LONGEST_SENTENCE:
         return f"{len(sentences[0])} characters"
-    missing = [word for word in case.says if word not in sentences[0]]
-    return f"does not say {missing[0]!r}" if missing else ""
+    return _unsaid(case, sentences[0])
 
 
 def _left_behind(case, folder):
@@ -159,10 +163,14 @@ def judge(case, outcome, folder, given):
         wanted = " or ".join(map(str, sorted(case.codes)))
         kind = "accepted" if outcome.code == 0 else "refused" if 0 in case.codes else "exit code"
         faults.append(Fault(kind, f"exit code {outcome.code} instead of {wanted}"))
+    output = outcome.output.decode(errors="replace")
+    checks = [case.after] if case.after else []
     if outcome.code == 0 and 0 in case.codes:
-        wrong = case.check(folder, given, outcome.output.decode(errors="replace")) if case.check else ""
-        if wrong:
-            faults.append(Fault("wrong data", wrong))
+        checks += [case.check] if case.check else []
+        missing = _unsaid(case, output + outcome.errors.decode(errors="replace")) if case.codes == {0} else ""
+        if missing:
+            faults.append(Fault("sentence", missing))
+    faults += [Fault("wrong data", wrong) for check in checks if (wrong := check(folder, given, output))]
     if outcome.code != 0:
         wrong = _about_sentence(case, outcome)
         if wrong:

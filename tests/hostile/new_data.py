@@ -53,11 +53,11 @@ def answers(count, name="out.csv"):
 
 
 def unread(name):
-    """check: nothing was written of what was refused."""
+    """after: nothing was written of what was refused."""
     return lambda folder, given, output: f"{name} is there" if (folder / name).exists() else ""
 
 
-FAMILY.add("an archive of nothing", written("new.csv", b"PK\x03\x04w/,PK\x05\x06" + bytes(18)), *ROWS, code=3, says=("new.csv", "no file"), check=unread("out.csv"), quick=True)
+FAMILY.add("an archive of nothing", written("new.csv", b"PK\x03\x04w/,PK\x05\x06" + bytes(18)), *ROWS, code=3, says=("new.csv", "no file"), after=unread("out.csv"), quick=True)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ VALUES = {
     "--strategy": ("", "sgd", "\x1b[2J", "x" * 100_000),
     "--resume": ("gone", "\x1b[2J", ""),
     "--golden": ("maybe", "\x1b[2J"),
+    "--early-stopping": ("-1", "2147483648", "1.5", "soon"),
+    "--validate-every": ("0steps", "-1steps", "nansteps", "2epochs", "0.5epoch", "1fortnight", "often", ""),
 }
 # Of the strategies in rounds: each value beside the strategy whose option it is.
 ROUNDS = {
@@ -78,6 +80,20 @@ for option, (strategy, values) in ROUNDS.items():
         OPTIONS.add(f"{strategy} {option} {ascii(value)[1:-1]}", nothing, *SMALL, "--strategy", strategy, *outer, option, value,
                     code=2, quick=(option, value) == ("--elasticity", "nan"))
     OPTIONS.add(f"ddp {option}", nothing, *SMALL, option, "1", code=2)
+# Of rounds of clients, and of their secure sums, which take two ranks: one prints the configuration of both.
+CLIENTS = ("--model", "mlp", "--threads", "1", "--name", "out", "--quiet", "--dataset", "table", "--data-root", "{given}", "--strategy", "fedavg", "--clients", "3")
+FEDERATED = {"--rounds": ("0", "-1", "2147483648", "1.5", "many"), "--clients": ("0", "-1", "2147483648"), "--local-epochs": ("0", "-1", "2147483648"),
+             "--partition": ("heap", "dirichlet=0", "dirichlet=nan", "quantity=-1", "classes=0", "classes=99999999999", "dirichlet=1e-300", "\x1b[2J")}
+SECURE = {"--secure-bits": ("0", "1", "-1", "64", "2147483648", "1.5", "few"), "--secure-clip": ("0", "-1", "nan", "inf", "1e999", "1e-999", "1e-300", "1e30", "much"),
+          "--secure-threshold": ("0", "-1", "2147483648", "1.5", "most"), "--secure-ring": ("0", "-1", "16", "33", "2147483648"),
+          "--secure-noise": ("-1", "nan", "inf", "1e999")}
+for extra, options in (((), FEDERATED), (("--rounds", "1", "--secure-aggregation", "on", "--mesh", "data=2", "--print-config"), SECURE)):
+    for option, values in options.items():
+        words = CLIENTS[:-2] if option == "--clients" else CLIENTS
+        for value in values:
+            OPTIONS.add(f"fedavg {option} {ascii(value)[1:-1]}", nothing, *words, *extra, option, value, code=2, says=(option,))
+for value in ("0", "-1", "2147483648", "99999999999999999999", "1.5", "many"):
+    OPTIONS.add(f"generate --max-tokens {value}", nothing, "generate", "{given}/checkpoint", "--prompt", "w5", "--max-tokens", value, code=2, says=("--max-tokens",))
 OPTIONS.add("an outer rate without an outer optimizer", nothing, *SMALL, "--strategy", "local_sgd", "--outer-learning-rate", "0.7", code=2)
 OPTIONS.add("local_sgd with fp16", nothing, *SMALL, "--strategy", "local_sgd", "--precision", "fp16", code=2)
 OPTIONS.add("local_sgd as it should be", nothing, *SMALL, "--strategy", "local_sgd", "--sync-period", "2", code={0, 2}, check=trained.completed())
@@ -184,10 +200,10 @@ def linked_partial(folder, given):
 
 
 STAGE = ("stage", "set", "--format", "synthetic", "--samples", "16", "--overwrite", "--task", "table_classification")
-NAMES.add("--overwrite of a foreign folder", foreign, *STAGE, code={2, 3}, check=still_there("data/staged/set/thesis.txt"), quick=True)
+NAMES.add("--overwrite of a foreign folder", foreign, *STAGE, code={2, 3}, after=still_there("data/staged/set/thesis.txt"), quick=True)
 NAMES.add("--overwrite of a link", linked, *STAGE, code={0, 2, 3})
 NAMES.add("--overwrite beside a link .partial", linked_partial, *STAGE, code={0, 2, 3})
 NAMES.add("--overwrite of a foreign run", foreign_run, *TRAIN, "--dataset", "table", "--data-root", "{given}", "--overwrite", code={0, 2},
-          check=still_there("runs/out/thesis.txt"))
+          after=still_there("runs/out/thesis.txt"))
 NAMES.add("a dataset that is gone", nothing, *TRAIN, "--dataset", "gone\x1b[2J", code=3)
 NAMES.add("a dataset of 100 KB", nothing, *TRAIN, "--dataset", "x" * 100_000, code=3)

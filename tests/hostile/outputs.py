@@ -24,7 +24,7 @@ def copies(*names):
 
 
 def unchanged(name):
-    """check: the file is the fixture's."""
+    """after: the file is the fixture's."""
     return lambda folder, given, output: "" if (folder / name).read_bytes() == (given / name).read_bytes() else f"{name} was written to"
 
 
@@ -42,7 +42,7 @@ OVER = {
     "pictures over the state": ("run", ("report", "run", "--html", "run/state"), "run/state"),
 }
 for name, (fixture, words, kept) in OVER.items():
-    FAMILY.add(name, copies(fixture), *words, code=2, says=(kept, "name another file"), check=unchanged(kept),
+    FAMILY.add(name, copies(fixture), *words, code=2, says=(kept, "name another file"), after=unchanged(kept),
                quick=name in ("export over the part that it reads", "pictures over a run's results"))
 
 
@@ -107,7 +107,7 @@ def no_numbers(folder, given):
 
 
 FAMILY.add("weights that are no numbers", no_numbers, "predict", "of_rows", "--from", "{given}/rows.csv", "--ignore", "kind", "--output", "out.csv", *THREADS,
-           code=1, says=("of_rows", "no numbers"), check=lambda folder, given, output: "out.csv is there" if (folder / "out.csv").exists() else "", quick=True)
+           code=1, says=("of_rows", "no numbers"), after=lambda folder, given, output: "out.csv is there" if (folder / "out.csv").exists() else "", quick=True)
 
 
 def sites_of(number):

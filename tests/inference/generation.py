@@ -1,6 +1,7 @@
 """Trained models of text write and translate; what cannot be begun is refused in one sentence."""
 
 import json
+import random
 import sys
 import tempfile
 from pathlib import Path
@@ -25,7 +26,11 @@ def main():
         likeliest = written("--temperature", 0)
         assert len(likeliest) == 92 and likeliest == written("--temperature", 0, "--seed", 2), likeliest
         assert likeliest == written("--top-k", 1) and likeliest[:12] == written("--temperature", 0, tokens=10)
-        assert written("--seed", 1) == written("--seed", 1) != written("--seed", 2)
+        chosen = written("--seed", 1)
+        assert chosen == written("--seed", 1) != written("--seed", 2)
+        assert likeliest == written("--top-p", 1e-6, "--seed", 7) and chosen == written("--seed", 1, "--top-p", 1, "--temperature", 1)
+        others = [written("--seed", 1, *options) for options in (["--top-p", 0.5], ["--temperature", 0.5], ["--top-k", 5])]
+        assert all(one != other for n, one in enumerate([*others, likeliest]) for other in [chosen, *others[:n]]), others
         for ranks, mesh in (2, "data=2"), (2, "pipe=2"), (2, "tensor=2"), (8, "data=2,pipe=2,tensor=2"):
             said = run(binary, ranks, "generate", gpt, "--prompt", "w5 w6", "--max-tokens", 90, "--mesh", mesh, cwd=folder).stdout
             assert said.split() == written("--seed", 1), (mesh, said)
@@ -40,6 +45,8 @@ def main():
             refused(binary, 1, 2, [option[0], "leave it out"], "generate", gpt, "--translate", "x.txt", *option, cwd=folder)
         refused(binary, 1, 2, ["--translate", "gpt"], "generate", gpt, "--translate", "x.txt", cwd=folder)
         refused(binary, 1, 2, ["--prompt", "--translate"], "generate", gpt, cwd=folder)
+        for tokens in (0, -1, 2147483648, 1.5):
+            refused(binary, 1, 2, ["--max-tokens", str(tokens)], "generate", gpt, "--prompt", "w5", "--max-tokens", tokens, cwd=folder)
         refused(binary, 1, 2, ["--temperature"], "generate", gpt, "--prompt", "w5", "--temperature", -1, cwd=folder)
         refused(binary, 1, 2, ["--top-p"], "generate", gpt, "--prompt", "w5", "--top-p", 2, cwd=folder)
         refused(binary, 1, 4, ["nowhere"], "generate", "nowhere", "--prompt", "w5", cwd=folder)
@@ -59,7 +66,8 @@ def main():
         refused(binary, 1, 4, ["vocabulary", "chain"], "generate", gpt, "--prompt", "w5", "--dataset", "chain", cwd=folder)
 
         run(binary, 2, "--model", "seq2seq", "--model-option", "embedding=32", "--model-option", "hidden=96",
-            "--model-option", "dropout=0", "--epochs", 3, "--learning-rate", 5e-3, "--name", "seq2seq", "--quiet", cwd=folder)
+            "--model-option", "dropout=0", "--epochs", 3, "--learning-rate", 5e-3, "--name", "seq2seq", "--quiet",
+            "--checkpoint-every", "1epochs", "--keep", 9, cwd=folder)
         seq2seq = "runs/seq2seq/checkpoints/best"
         (folder / "lines.txt").write_text("w5 w6 w7\nw4\nw8 w9\n")
         for beam in (1, 3):
@@ -69,6 +77,12 @@ def main():
             for mesh in "data=2", "pipe=2", "tensor=2":
                 on_mesh = run(binary, 2, "generate", seq2seq, "--translate", "lines.txt", "--beam", beam, "--mesh", mesh, cwd=folder)
                 assert on_mesh.stdout.splitlines() == lines, (mesh, on_mesh.stdout)
+        # Half-trained, it is unsure of its words: the likeliest first word is often not that of the likeliest line.
+        draw = random.Random(1)
+        (folder / "many.txt").write_text("".join(" ".join(f"w{draw.randrange(4, 30)}" for _ in range(draw.randrange(1, 9))) + "\n" for _ in range(40)))
+        unsure = sorted((folder / "runs/seq2seq/checkpoints").glob("step-*"))[0]
+        found = [run(binary, 1, "generate", unsure, "--translate", "many.txt", "--beam", beam, cwd=folder).stdout.splitlines() for beam in (1, 3, 5)]
+        assert all(len(lines) == 40 for lines in found) and len({tuple(lines) for lines in found}) == 3, found
         refused(binary, 1, 2, ["--prompt", "seq2seq"], "generate", seq2seq, "--prompt", "w5", cwd=folder)
         refused(binary, 1, 2, ["--beam"], "generate", seq2seq, "--translate", "lines.txt", "--beam", 0, cwd=folder)
         refused(binary, 1, 3, ["nothing.txt"], "generate", seq2seq, "--translate", "nothing.txt", cwd=folder)

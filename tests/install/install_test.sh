@@ -17,6 +17,11 @@ if grep -rlF "$build" "$scratch"/moved/lib*/cmake; then
   exit 1
 fi
 
+# The program alone, as in the images of containers/: with what draws its pictures.
+"$cmake" --install "$build" --prefix "$scratch/alone" --component program >"$scratch/install.log" || { cat "$scratch/install.log"; exit 1; }
+[[ -f $scratch/alone/share/dtrain/dtrain_plots/command.py ]] ||
+  { echo "not installed with the program: dtrain_plots" >&2; exit 1; }
+
 "$python" "$source/run_path.py" "$scratch/moved"
 
 "$cmake" -S "$source/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/moved" -DCMAKE_BUILD_TYPE=Release

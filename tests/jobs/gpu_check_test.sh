@@ -36,7 +36,10 @@ check 2 "nothing is built; run 'perf/gpu_check.sh build' first" env "PATH=$scrat
 python=$root/.deps/venv/bin/python
 [[ -x $python ]] || python=python3
 runs() { PYTHONPATH=$root/tests/support "$python" "$root/tests/train/device_memory.py" "$(command -v true)" guarded "$@"; }
-if "$python" -c 'import h5py, numpy' 2>/dev/null; then
+skipped=
+if ! "$python" -c 'import h5py, numpy' 2>/dev/null; then
+  skipped='skipped: the runs of the part correct need h5py and numpy; jobs/setup.sh installs them'
+else
   printf 'commit: abc\nevaluates\n' >"$scratch/done"
   check 0 '' runs evaluates --done "$scratch/done"
   check 3 'the time is up before says_how_messages_go: run it again' runs evaluates says_how_messages_go --done "$scratch/done" --limit-s -1
@@ -50,6 +53,7 @@ echo abc >"$scratch/checkout/commit"
 cat >"$scratch/checkout/perf/gpu_check.sh" <<END
 #!/bin/sh
 echo "\$1" >>$scratch/parts
+sleep \$(cat $scratch/takes.\$1 2>/dev/null || echo 0)
 exit \$(cat $scratch/status.\$1 2>/dev/null || cat $scratch/status)
 END
 # parts_were WORDS: since the last call.
@@ -58,9 +62,12 @@ parts_were() {
   : >"$scratch/parts"
 }
 echo 0 >"$scratch/status"
-check 3 'smoke needs 100 s, and' session --limit-s 60
-check 3 's are left: run it again to go on' session --limit-s 60  # 60, or 59 on a busy machine
-check 3 'correct needs 160 s' session --limit-s 150
+check 2 'smoke needs --limit-s 100 at least' session --limit-s 60
+[[ ! -s $scratch/parts ]] || { echo 'FAILED: a part began with too little time'; failures=1; }
+echo 2 >"$scratch/takes.smoke"
+check 3 'correct needs 160 s, and 15' session --limit-s 160  # 158 s are left, or fewer on a busy machine
+check 2 'correct needs --limit-s 160 at least' session --limit-s 150
+rm "$scratch/takes.smoke"
 parts_were 'smoke'
 echo 1 >"$scratch/status.correct"
 check 1 'correct failed (1): see' session
@@ -73,7 +80,6 @@ check 0 'train: done' session
 check 0 'this call took' session
 parts_were 'correct'
 echo def >"$scratch/checkout/commit"
-check 3 'smoke needs 100 s' session --limit-s 60
 echo 1 >"$scratch/status.smoke"
 echo 3 >"$scratch/status.speed"
 check 3 'speed: the time is up' session
@@ -133,9 +139,26 @@ echo def >"$tree/commit"
 echo '--model resnet18 --dataset synthetic --device cuda' >"$scratch/breaks"
 check 1 'FAILED: smoke: resnet18 --tf32' part smoke
 called 1 '--offload optimizer'  # the last one: a case that fails stops no other
+# dtrain's own exit codes are no answers of the script.
+sed -i "s/) exit 1 ;;/) exit 3 ;;/" "$tree/build/release/bin/dtrain"
+echo '--epochs 3' >"$scratch/breaks"
+check 1 'the training ended with exit code 3' part train
 echo none >"$scratch/breaks"
 : >"$scratch/calls"
 check 0 'smoke: gpt passed before' part smoke
 called 4 '--model resnet18'
 called 0 '--model gpt'
+
+# A build without a part of CUDA: what there is is built. Without the module for GPUs nothing is to be checked.
+stand_in "$tree/jobs/build.sh" <<<"#!/bin/sh
+echo \"\$*\" >>$scratch/built"
+stand_in "$scratch/bin/ninja" <<<"#!/bin/sh
+! grep -qx \"\$5\" $scratch/lacks"
+echo device_times >"$scratch/lacks"
+check 0 'no device_times: what it needs is missing here' part build
+grep -qx 'dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data counted_waits' "$scratch/built" ||
+  { echo "FAILED: these were built: $(<"$scratch/built")"; failures=1; }
+echo dtrain_cuda >"$scratch/lacks"
+check 2 'the build has no module for GPUs' part build
 finish
+[[ -z $skipped ]] || { echo "$skipped"; exit 77; }

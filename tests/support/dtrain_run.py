@@ -5,7 +5,10 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
+import tempfile
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -29,6 +32,45 @@ def process_state(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def session(leader):
+    """The living processes of a session. mpirun gives each rank a process group of its own, but no session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(fields[3]) == leader and fields[0] != "Z":
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+    return found
+
+
+def kill_all(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def remove_session_folder(launcher):
+    """What Open MPI's mpirun leaves where it was killed."""
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{launcher}", ignore_errors=True)
+
+
+@contextmanager
+def started(command, **how):
+    """A process in a session of its own. All of the session is killed when the block is left: a failed assertion waits for no run."""
+    with subprocess.Popen(list(map(str, command)), start_new_session=True, **how) as process:
+        try:
+            yield process
+        finally:
+            kill_all(session(process.pid))
+            if process.wait() == -signal.SIGKILL:
+                remove_session_folder(process.pid)
 
 
 def run(binary, ranks, *options, cwd, limit_s=300, check=True):
@@ -78,11 +120,13 @@ def checkpoint_tensors(folder, group="model"):
         of, name = entry["name"].split("/", 1)
         if group not in (None, of):
             continue
-        whole = np.empty(entry["shape"], entry["dtype"])
+        whole, filled = np.empty(entry["shape"], entry["dtype"]), np.zeros(entry["shape"], bool)
         for part in entry["slices"]:
             with h5py.File(folder / part["file"]) as file:
                 place = tuple(slice(begin, begin + extent) for begin, extent in zip(part["offset"], part["shape"]))
-                whole[place] = file[part.get("dataset", entry["name"])][()]
+                assert not filled[place].any(), f"{folder}: two slices of {entry['name']} hold the same elements"
+                whole[place], filled[place] = file[part.get("dataset", entry["name"])][()], True
+        assert filled.all(), f"{folder}: the slices of {entry['name']} leave {filled.size - filled.sum()} of {filled.size} elements out"
         tensors[name if group else entry["name"]] = whole
     return tensors
 

@@ -27,8 +27,12 @@ VALUES = sum(rows * columns for rows, columns in MATRICES) + HIDDEN + 64  # of t
 BLOCKS = (VALUES + 255) // 256
 BYTES = {"none": 4 * VALUES, "int8": VALUES + 4 * BLOCKS, "fp16": 2 * VALUES + 4 * BLOCKS, "bf16": 2 * VALUES,
          "powersgd=2": 4 * (2 * sum(map(sum, MATRICES)) + BIASES), "topk=0.01": 8 * round(0.01 * VALUES)}
-ROUNDED = ["int8", "fp16", "bf16"]
 STEPS = 6
+# A training whose loss falls to less than half, and how far the losses may be apart from those of all bits, as a share of that fall. 1 is a
+# run that learns nothing. A low rank and the largest values take more steps for the same.
+LEARNS = ["--optimizer", "sgd", "--momentum", 0, "--learning-rate", 0.1]
+LEARNING_STEPS = 20
+APART = {"none": 0.001, "int8": 0.01, "fp16": 0.01, "bf16": 0.01, "powersgd=2": 0.35, "topk=0.01": 0.65}
 
 
 class CompressionTest(unittest.TestCase):
@@ -60,6 +64,11 @@ class CompressionTest(unittest.TestCase):
         with h5py.File(folder / "results.h5") as file:
             return step_losses(file)
 
+    def assert_near(self, losses, plain, apart):
+        fall = plain[0] - plain[-3:].min()
+        self.assertGreater(fall, 0.4 * plain[0])
+        self.assertLess(np.abs(losses - plain).max(), apart * fall)
+
     def assert_same(self, one, other, step):
         first, second = (checkpoint_tensors(folder / f"checkpoints/step-{step:08}", group=None) for folder in (one, other))
         self.assertEqual(first.keys(), second.keys())
@@ -75,14 +84,14 @@ class CompressionTest(unittest.TestCase):
             others = 0
             for name, expected in BYTES.items() if FULL or ranks == [1, 1] else ():
                 with self.subTest(ranks=ranks, compression=name):
-                    folder = self.train(f"{name}-{'-'.join(map(str, ranks))}", ranks, "--compression", name, "--verify-every", 2)
-                    sent = self.over_the_link(folder, ranks) / STEPS
+                    folder = self.train(f"{name}-{'-'.join(map(str, ranks))}", ranks, *LEARNS, "--compression", name, "--verify-every", 2, steps=LEARNING_STEPS)
+                    sent = self.over_the_link(folder, ranks) / LEARNING_STEPS
                     losses = self.losses(folder)
                     if name == "none":  # the other messages are the end of each step
                         others, plain = sent - expected, losses
                         self.assertLess(others, 0.01 * expected)
                     self.assertAlmostEqual((sent - others) / expected, 1, delta=0.002)
-                    np.testing.assert_allclose(losses, plain, rtol=0.02 if name in ROUNDED else 0.3)
+                    self.assert_near(losses, plain, APART[name])
 
     def test_the_same_run_has_the_same_bits_and_goes_on_with_them(self):
         for name in ("int8", "powersgd=2", "topk=0.05") if FULL else ("powersgd=2",):
@@ -100,16 +109,18 @@ class CompressionTest(unittest.TestCase):
                 self.train(f"three-{name}", [1, 1, 1], *options, "--resume", middle, steps=8)
 
     def test_a_short_last_step_of_an_epoch_learns_as_the_others_do(self):
-        last = {}
+        last, first = {}, {}
         for samples in (320, 321):  # the last step has 64 samples, or one
             run(BINARY, 1, "stage", f"short-{samples}", "--format", "synthetic", "--samples", samples, cwd=self.folder)
             for name in ("powersgd=2", "none"):
                 options = ["--dataset", f"short-{samples}", "--compression", name, "--optimizer", "sgd", "--momentum", 0, "--learning-rate", 0.05, "--global-batch", 64]
                 folder = self.train(f"short-{samples}-{name}", [1, 1], *options, "--epochs", 4, steps=1000)
                 with h5py.File(folder / "results.h5") as file:
-                    last[samples, name] = file["epochs"]["validation_loss"][:]
-        self.assertTrue((np.abs(last[321, "powersgd=2"] - last[320, "powersgd=2"]) < 0.3).all(), last)
-        self.assertTrue((np.abs(last[321, "none"] - last[320, "none"]) < 0.3).all(), last)
+                    last[samples, name], first[name] = file["epochs"]["validation_loss"][-1], step_losses(file)[0]
+        for name, loss in first.items():
+            fall = loss - last[320, name]
+            self.assertGreater(fall, 0.15 * loss, name)
+            self.assertLess(abs(last[321, name] - last[320, name]), 0.35 * fall, name)  # six steps in an epoch in place of five
 
     def test_the_first_steps_may_travel_in_all_bits(self):
         options = ["--compression", "powersgd=2", "--compression-after", 3, "--checkpoint-every", "2steps", "--keep", 9]
@@ -163,12 +174,12 @@ class CompressionTest(unittest.TestCase):
 
     @unittest.skipUnless(FULL, "with --full")
     def test_zero1_and_pipelines_compress_as_well(self):
-        plain = self.losses(self.train("plain", [1, 2]))
-        sharded = self.train("sharded", [1, 2], "--strategy", "zero1", "--compression", "fp16", "--verify-every", 2)
-        np.testing.assert_allclose(self.losses(sharded), plain, rtol=0.02)
+        plain = self.losses(self.train("plain", [1, 2], *LEARNS, steps=LEARNING_STEPS))
+        sharded = self.train("sharded", [1, 2], *LEARNS, "--strategy", "zero1", "--compression", "fp16", "--verify-every", 2, steps=LEARNING_STEPS)
+        self.assert_near(self.losses(sharded), plain, APART["fp16"])
         for name in ("bf16", "powersgd=2"):
-            piped = self.train(f"piped-{name}", [2, 2], "--mesh", "data=2,pipe=2", "--compression", name, "--verify-every", 2)
-            np.testing.assert_allclose(self.losses(piped), plain, rtol=0.3)
+            piped = self.train(f"piped-{name}", [2, 2], *LEARNS, "--mesh", "data=2,pipe=2", "--compression", name, "--verify-every", 2, steps=LEARNING_STEPS)
+            self.assert_near(self.losses(piped), plain, APART[name])
 
     @unittest.skipUnless(FULL, "with --full")
     def test_after_a_loss_the_others_go_on(self):
@@ -205,7 +216,7 @@ class CompressionTest(unittest.TestCase):
             (2, [*wanted, "--compression-after", "-1"], ["--compression-after", "-1", "use 0"]),
             (2, ["--compression", "auto", "--compression-after", "3"], ["--compression-after", "auto begins"]),
             (2, ["--compression", "int9"], ["--compression", "int9", "fp16, bf16, int8"])]
-        for ranks, options, words in cases if FULL else [*cases[:4], cases[-2]]:
+        for ranks, options, words in cases:
             with self.subTest(options=options, ranks=ranks):
                 refused(BINARY, ranks, 2, words, *MODEL, *options, "--name", "refused", cwd=self.folder)
 

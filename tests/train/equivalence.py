@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, refused, run, sample_hash, step_losses
+from gaps import largest
 from small_data import stage_small
 
 STEPS = 10
@@ -112,7 +113,7 @@ def compare(one, other):
     """The largest relative differences of losses and of tensors."""
     assert one[1] == other[1], "the ranks did not use each sample exactly once"
     assert one[2].keys() == other[2].keys(), sorted(one[2].keys() ^ other[2].keys())
-    return gap(other[0], one[0]), max(gap(other[2][name], value, scale_of(name, one[2])) for name, value in one[2].items())
+    return gap(other[0], one[0]), largest(*(gap(other[2][name], value, scale_of(name, one[2])) for name, value in one[2].items()))
 
 
 def cell(binary, folder, data, model, precision, column, one):
@@ -157,7 +158,7 @@ def matrix(arguments, data):
                     row = cell(arguments.binary, folder, data, model, precision, column, one)
                     rows.append(row)
                     print(*row.values(), flush=True)
-                    if "refused" not in row and not max(row["losses"], row["weights"]) <= TOLERANCES[precision]:
+                    if "refused" not in row and not largest(row["losses"], row["weights"]) <= TOLERANCES[precision]:
                         red.append(row)
     return rows, red
 

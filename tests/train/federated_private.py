@@ -247,12 +247,10 @@ class FederatedPrivacyTest(unittest.TestCase):
                  (["--target-epsilon", 1e-6], ["cannot be reached"], CLIENT),
                  (["--dp-clip", 1e9], ["do not fit"], ["--dp-unit", "client", *noise]),
                  (["--dp-clip", 1e-15], ["rounded"], ["--dp-unit", "client", *noise])]
-        for options, words, others in cases if FULL else cases[:4]:
+        for options, words, others in cases:
             with self.subTest(options=options):
                 refused(BINARY, 1, 2, words, "--name", "bad", *COMMON, *others, *options, cwd=self.folder)
         refused(BINARY, 1, 2, ["BatchNorm", "GroupNorm"], "--strategy", "fedavg", "--model", "resnet18", *CLIENT, *noise, "--rounds", 1, cwd=self.folder)
-        if not FULL:
-            return
         refused(BINARY, 1, 2, ["--dp-unit", "fedavg"], "--name", "bad", "--dataset", "rows", "--dp-unit", "client", "--dp-clip", 1, *noise, cwd=self.folder)
 
     def test_a_run_goes_on_with_the_unit_that_it_began_with(self):

@@ -2,8 +2,9 @@
 
     kill_while_saving.py BINARY [--runs N] [--out FOLDER]
 
-Most moments lie between the opening of step-NNNNNNNN.partial and its renaming: how many is counted, and must be three in
-four. A checkpoint's writing takes about 50 ms here, so the moment is drawn from the first 50.
+Most moments lie between the opening of step-NNNNNNNN.partial and its renaming: how many is counted, and must be half of them. Each
+run times a save first. Then the moment is drawn over that time: one in four runs has it in each quarter. On a busy machine one save
+takes twice as long as the next.
 """
 
 import argparse
@@ -11,8 +12,6 @@ import csv
 import os
 import random
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,27 +19,13 @@ import time
 from datetime import date
 from pathlib import Path
 
-from dtrain_run import MPIRUN, run
+from dtrain_run import MPIRUN, kill_all, run, session, started
 
 OPTIONS = ["--model", "mlp", "--model-option", "hidden=1200,1200", "--threads", 1, "--checkpoint-every", "4steps", "--epochs", 1000,
            "--record-steps", "off", "--name", "killed"]
 RANKS = 2
-WINDOW_S = 0.05
-ENOUGH = 0.75
-
-
-def session(leader):
-    """The living processes of a session."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                if int(fields[3]) == leader and fields[0] != "Z":
-                    found.append(int(entry.name))
-            except OSError:
-                pass
-    return found
+QUARTERS = 4
+ENOUGH = 0.5
 
 
 def newest(checkpoints, ending=""):
@@ -49,38 +34,36 @@ def newest(checkpoints, ending=""):
     return max(steps, default=0)
 
 
-def kill_in_a_save(binary, folder, draw):
-    """Kills a run in its second save or later; whether it was between the opening and the renaming."""
+def kill_in_a_save(binary, folder, moment):
+    """Kills a run in its third save or later, `moment` (of 1) into it. Returns whether it was between the opening and the renaming, and
+    the seconds of the save before."""
     checkpoints = folder / "runs/killed/checkpoints"
-    command = [str(MPIRUN), str(RANKS), str(binary), *map(str, OPTIONS), "--quiet"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          start_new_session=True) as process:
+    with started([MPIRUN, RANKS, binary, *OPTIONS, "--quiet"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        def await_save(begun):
+            """Until a save has begun, or has ended; the time then."""
+            limit = time.monotonic() + 60
+            while (newest(checkpoints, ".partial") > 0) != begun:
+                assert time.monotonic() < limit and process.poll() is None, "no save begins" if begun else "a save does not end"
+                time.sleep(0.001)
+            return time.monotonic()
+
         limit = time.monotonic() + 60
         first = newest(checkpoints)
         while newest(checkpoints) <= first or newest(checkpoints, ".partial") <= first:
             assert time.monotonic() < limit and process.poll() is None, "no checkpoint is being written"
             time.sleep(0.002)
         members = session(process.pid)  # found beforehand: looking takes as long as the save
-        limit = time.monotonic() + 60
-        while newest(checkpoints, ".partial") > 0:  # this one's end, and then the next one's beginning
-            assert time.monotonic() < limit, "a save does not end"
-            time.sleep(0.001)
-        while newest(checkpoints, ".partial") == 0:
-            assert time.monotonic() < limit, "no other save begins"
-            time.sleep(0.001)
-        time.sleep(draw.uniform(0, WINDOW_S))
-        for member in members:
-            try:
-                os.kill(member, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        process.wait(timeout=30)
+        await_save(False)
+        begun = await_save(True)
+        save_s = await_save(False) - begun
+        await_save(True)
+        time.sleep(moment * save_s)
+        kill_all(members)
     for _ in range(100):  # until the kernel has taken the last of them away
         if not session(process.pid):
             break
         time.sleep(0.05)
-    shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{process.pid}", ignore_errors=True)  # a killed launcher's own
-    return newest(checkpoints, ".partial") > newest(checkpoints)
+    return newest(checkpoints, ".partial") > newest(checkpoints), save_s
 
 
 def main():
@@ -94,13 +77,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for number in range(arguments.runs):
-            inside = kill_in_a_save(arguments.binary, folder, draw)
+            inside, save_s = kill_in_a_save(arguments.binary, folder, (number % QUARTERS + draw.random()) / QUARTERS)
             expected = newest(folder / "runs/killed/checkpoints")
             done = run(arguments.binary, RANKS, *OPTIONS, "--exit-after", "0.01s", cwd=folder, check=False)
             assert done.returncode == 75, (number, done.returncode, done.stdout, done.stderr)
             resumed = re.search(r"resumed .*step-(\d{8})", done.stdout)
             assert resumed and int(resumed[1]) == expected and "passed over" not in done.stdout, (number, expected, done.stdout)
-            rows.append({"run": number, "between_opening_and_renaming": int(inside), "resumed_from": expected})
+            rows.append({"run": number, "between_opening_and_renaming": int(inside), "save_s": round(save_s, 3), "resumed_from": expected})
             print(*rows[-1].values(), flush=True)
     inside = sum(row["between_opening_and_renaming"] for row in rows)
     print(f"{len(rows)} runs, {inside} killed between the opening of .partial and its renaming")
@@ -110,7 +93,7 @@ def main():
             writer.writeheader()
             writer.writerows(rows)
     if inside < ENOUGH * len(rows):
-        sys.exit("too few were killed in the middle of a save: the machine writes faster than the window")
+        sys.exit("too few were killed in the middle of a save: saves of a run take very different times here")
 
 
 if __name__ == "__main__":

@@ -239,10 +239,15 @@ class LocalSgdTest(StrategyTest):
         usual = self.state(self.train("cut-whole", options | {"--mesh": "data=2"}, ranks=2, steps=8), 8)
         for copy in ("copy-00000", "copy-00001"):
             self.assertIn(f"optimizer/copy.{copy}/output_fc.weight", usual)
-        # A stage cuts its own parameters, so that other tensors are exchanged half-way: the same training, not the same numbers.
+        start = self.state(self.train("cut-start", options | {"--mesh": "data=2", "--learning-rate": 1e-30}, ranks=2, steps=1), 1)
         cut = self.state(self.train("cut-stages", options | {"--mesh": "data=2,pipe=2"}, ranks=4, steps=8), 8)
         self.assertEqual(usual.keys(), cut.keys())
-        self.assert_close(cut, usual, 0.1)
+        for name, value in usual.items():
+            moved = np.linalg.norm(value - (0 if "momentum" in name else start[name]))
+            self.assertGreater(moved, 0, name)
+            # A stage cuts its own parameters: this tensor is exchanged half-way through the round or at its end. All others are in the same part.
+            apart = 0.75 if name.endswith("hidden_fc.weight") else 0.15
+            self.assertLess(np.linalg.norm(cut[name] - value), apart * moved, name)
 
 
 class EasgdTest(StrategyTest):

@@ -16,12 +16,17 @@ from small_data import stage_small
 
 COMMON = ["--threads", 1, "--epochs", 2, "--quiet"]
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
-# What a model is trained with, and the meshes that are compared with one rank.
-MODELS = {"mlp": ["--limit-steps", 40], "cnn": ["--limit-steps", 40, "--schedule", "constant", "--learning-rate", 0.03], "nbow": ["--limit-steps", 20],
-          "gpt": [*SMALL_GPT, "--limit-steps", 12],
-          "resnet18": ["--model-option", "width=4", "--global-batch", 64, "--limit-steps", 8]}
+# What a model is trained with, so that its loss falls by far more than the precision changes it, and the meshes that are compared with one rank.
+MODELS = {"mlp": ["--limit-steps", 40], "cnn": ["--limit-steps", 40, "--schedule", "constant", "--learning-rate", 0.03],
+          "nbow": ["--limit-steps", 20, "--schedule", "constant", "--learning-rate", 0.01],
+          "gpt": [*SMALL_GPT, "--limit-steps", 12, "--schedule", "constant", "--learning-rate", 0.01],
+          "resnet18": ["--model-option", "width=4", "--global-batch", 64, "--limit-steps", 8, "--optimizer", "adamw", "--schedule", "constant",
+                       "--learning-rate", 0.01]}
 MESHES = {"mlp": ["data=2", "pipe=2", "tensor=2"], "cnn": ["data=2,pipe=2"], "nbow": ["data=2"], "gpt": ["tensor=2", "pipe=2"],
           "resnet18": ["data=2", "tensor=2"]}
+# How far losses may be apart, as a share of their fall: 1 is a run that learns nothing. Which fp16 steps overflow and are left out depends on
+# the mesh, and gpt leaves out one or two of its twelve.
+APART = {"bf16": 0.1, "fp16": 0.25}
 
 
 def train(binary, folder, name, mesh, *options):
@@ -37,16 +42,18 @@ def learns_beside_fp32(binary, folder, model, precision, data):
     full = train(binary, folder, f"{model}-fp32", "data=1", *options, "--overwrite")
     one = train(binary, folder, f"{model}-{precision}", "data=1", *options, "--precision", precision)
     assert one[-4:].mean() < one[:4].mean(), (model, one)
-    gap = np.abs(one - full).max() / full[0]
-    assert 0 < gap < 0.05, (model, precision, gap)
+    fall = one[0] - one.min()
+    assert fall > 0.1 * one[0], (model, one)
+    gap = np.abs(one - full).max() / fall
+    assert 0 < gap < APART[precision], (model, precision, gap)
     saved = folder / f"runs/{model}-{precision}/checkpoints/best"
     assert {tensor.dtype for tensor in checkpoint_tensors(saved).values()} <= {np.dtype("float32"), np.dtype("int64")}
     for mesh in MESHES[model]:
         many = train(binary, folder, f"{model}-{precision}-{mesh}", mesh, *options, "--precision", precision)
-        apart = np.abs(many - one).max() / one[0]
+        apart = np.abs(many - one).max() / fall
         # Sums of slices are rounded to half precision, those of copies are not: a step differs like one from fp32.
-        assert apart < 0.05, (model, precision, mesh, apart)
-        print(f"{model} {precision}: {gap:.1e} from fp32, {mesh} {apart:.1e} from one rank", flush=True)
+        assert apart < APART[precision], (model, precision, mesh, apart)
+        print(f"{model} {precision}: of the loss's fall {gap:.1e} from fp32, {mesh} {apart:.1e} from one rank", flush=True)
 
 
 def is_reproducible(binary, folder):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN, children, process_state, write_rows
+from dtrain_run import MPIRUN, children, process_state, remove_session_folder, write_rows
 from recovery import has_ulfm
 
 RANKS = 4
@@ -135,6 +135,7 @@ def ranks_end_with_their_launcher(binary, folder):
     os.kill(run.pid, signal.SIGKILL)
     run.communicate(timeout=LIMIT_S)
     check_nothing_is_left("launcher killed", pids, memory)
+    remove_session_folder(run.pid)
     print("launcher killed: its ranks have ended", flush=True)
 
 

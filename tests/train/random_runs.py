@@ -30,6 +30,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import MPIRUN, checkpoint_tensors
+from gaps import largest, largest_of
 from random_cases import LIMIT_S, Case, halves, has_batch_norm, ranks_in, stage, valid, without
 from random_networks import build, export
 from random_strategies import FAMILIES, plain_of, same_bits_of
@@ -234,30 +235,31 @@ def differences(found, plain, case):
         raise Failed("other steps", f"{list(found['steps'])} instead of {list(plain['steps'])}")
     for step, expected in plain["steps"].items():
         row = found["steps"].get(step)
-        if row is None or (lost and relative(row["weight"], expected["weight"]) > 1e-6):
+        same_weight = row is not None and relative(row["weight"], expected["weight"]) <= 1e-6
+        if row is None or (lost and not same_weight):
             continue
-        if relative(row["weight"], expected["weight"]) > 1e-6:
+        if not same_weight:
             raise Failed("other weights", f"step {step} sums over {row['weight']} instead of {expected['weight']}")
         if np.isnan(expected["norm"]) or np.isinf(expected["norm"]):
             continue  # left out in fp16
         first = step == 1
-        gaps["loss"] = max(gaps["loss"], relative(row["loss"], expected["loss"]) / (first_loss if first else loss_limit))
-        gaps["norm"] = max(gaps["norm"], relative(row["norm"], expected["norm"]) / (first_norm if first else norm_limit))
+        gaps["loss"] = largest(gaps["loss"], relative(row["loss"], expected["loss"]) / (first_loss if first else loss_limit))
+        gaps["norm"] = largest(gaps["norm"], relative(row["norm"], expected["norm"]) / (first_norm if first else norm_limit))
     for one, other in zip(found["epochs"], plain["epochs"], strict=True):
         for name, limit in (("samples", 0), ("learning_rate", 1e-9)):
             if not relative(one[name], other[name]) <= limit:
                 raise Failed("other epochs", f"epoch {other['epoch']} has {name} {one[name]} instead of {other[name]}")
         for name in ("train_loss", "validation_loss"):
             if not np.isnan(other[name]):
-                gaps[name] = max(gaps.get(name, 0), relative(one[name], other[name]) / loss_limit)
+                gaps[name] = largest(gaps.get(name, 0.0), relative(one[name], other[name]) / loss_limit)
         for name in ("train_accuracy", "validation_accuracy"):
             if precision == "fp64" and not np.isnan(other[name]):
-                gaps[name] = max(gaps.get(name, 0), relative(one[name], other[name]) / 1e-9)
+                gaps[name] = largest(gaps.get(name, 0.0), relative(one[name], other[name]) / 1e-9)
     gaps["weights"] = weight_gap(found["tensors"], plain["tensors"], case) / weight_limit
     for one, other in zip(found["test"], plain["test"], strict=True):
         if one["checkpoint"] == other["checkpoint"]:  # the best may be another one, where two are nearly as good
-            gaps["test"] = relative(one["loss"], other["loss"]) / loss_limit
-    worst = max(gaps, key=lambda name: np.inf if np.isnan(gaps[name]) else gaps[name])
+            gaps["test"] = largest(gaps.get("test", 0.0), relative(one["loss"], other["loss"]) / loss_limit)
+    worst = largest_of(gaps)
     if not gaps[worst] <= 1:
         raise Failed("differs", f"{worst} by {gaps[worst]:.3g} times what {precision} may: " +
                      ", ".join(f"{name} {gap:.2g}" for name, gap in gaps.items()))
@@ -271,7 +273,7 @@ def weight_gap(found, plain, case):
         raise Failed("other tensors", sorted(found.keys() ^ plain.keys())[:5])
     names = [name for name in plain if name.startswith("model/") and plain[name].size and plain[name].dtype.kind == "f"]
     if case.how["precision"] == "fp64" and case.what["optimizer"] == "sgd":
-        return max(float(np.max(np.abs(found[name] - plain[name])) / max(np.max(np.abs(plain[name])), 1e-3)) for name in names)
+        return largest(*(float(np.max(np.abs(found[name] - plain[name])) / max(np.max(np.abs(plain[name])), 1e-3)) for name in names))
     squares = sum(float(np.square(found[name].astype(float) - plain[name]).sum()) for name in names)
     return float(np.sqrt(squares / sum(float(np.square(plain[name].astype(float)).sum()) for name in names)))
 

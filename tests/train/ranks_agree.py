@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, run, sample_hash, step_losses
+from gaps import largest
 from small_data import stage_small
 
 # 800 samples in steps of 48: 17 steps, the last with 32 samples; 7 micro-batches of 6 or 7. Of the built-in set of mlp 8192 in
@@ -77,8 +78,8 @@ def compare(binary, models, data):
                     many, epochs, order, weights_many = train(binary, folder, data, model, precision, ranks)
                     loss_gap = np.max(np.abs(many - one)) / np.max(np.abs(one))
                     assert weights_many.keys() == weights_one.keys()
-                    weight_gap = max(np.max(np.abs(weights_many[k] - w)) / max(np.max(np.abs(w)), BIAS_SCALE)
-                                     for k, w in weights_one.items())
+                    weight_gap = largest(*(np.max(np.abs(weights_many[k] - w)) / max(np.max(np.abs(w)), BIAS_SCALE)
+                                           for k, w in weights_one.items()))
                     validation_gap = np.max(np.abs(epochs["validation_loss"] - epochs_one["validation_loss"]))
                     print(f"{model} {precision} {ranks} ranks: loss {loss_gap:.1e}, weights {weight_gap:.1e}, "
                           f"validation {validation_gap:.1e}")

@@ -97,7 +97,7 @@ def main():
                 row = cell(arguments.binary, Path(folder), data, model, saved_by, loaded_by)
                 rows.append(row)
                 print(*row.values(), flush=True)
-                if row["different"] or row["losses"] > (0 if saved_by == loaded_by else 1e-9):
+                if row["different"] or not row["losses"] <= (0 if saved_by == loaded_by else 1e-9):
                     red.append(row)
     if arguments.out:
         write_rows(rows, arguments.out, "reshape")

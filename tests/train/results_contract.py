@@ -26,18 +26,21 @@ def main():
         events = trace["traceEvents"] if isinstance(trace, dict) else trace
         assert {event["pid"] for event in events} == {0, 1, 2}
         assert {event["args"]["step"] for event in events if "step" in event.get("args", {})} == set(range(1, 257))
-        check_curves(run_folder / "tensorboard")
+        read_by_tensorboard = check_curves(run_folder / "tensorboard")
         best = (run_folder / "checkpoints" / "best").resolve()
         assert best.name.startswith("step-") and (best / "manifest.json").exists()
+    if not read_by_tensorboard:
+        print("skipped: all else holds, but tensorboard is not installed to read the curves; jobs/setup.sh --with-tools installs it")
+        sys.exit(77)
 
 
 def check_curves(folder):
-    """What TensorBoard's own reader finds, where it is installed."""
+    """What TensorBoard's own reader finds. False: it is not installed."""
     assert list(folder.iterdir())
     try:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ImportError:
-        return
+        return False
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
     assert [point.step for point in events.Scalars("train/loss")] == [1, 2]
@@ -46,6 +49,7 @@ def check_curves(folder):
         steps = [point.step for point in points]
         assert steps[0] == 1 and steps == sorted(set(steps)) and steps[-1] <= 256, (name, steps)
         assert all(point.value > 0 for point in points), name
+    return True
 
 
 def text_of(value):

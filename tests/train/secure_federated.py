@@ -219,10 +219,11 @@ exec "$@"
             self.assertEqual(text, run(BINARY, 1, "--config", self.folder / "printed.toml", "--print-config", cwd=self.folder).stdout)
 
     def test_refuses_what_cannot_work(self):
-        cases = [({"--secure-threshold": 8}, ["--secure-threshold 8", "a round has 7 clients"]),
+        cases = [({"--secure-threshold": 8}, ["--secure-threshold 8", "a round has 7 clients"]), ({"--secure-threshold": 3}, ["--secure-threshold", "7 clients"]),
+                 ({"--secure-bits": 1}, ["--secure-bits", "2 to 32"]), ({"--secure-bits": 33, "--secure-ring": 64}, ["--secure-bits", "2 to 32"]),
                  ({"--secure-bits": 28}, ["do not fit its 32 bits", "--secure-ring 64"]),
                  ({"--secure-threshold": 7, "--drop-rate": 0.2}, ["--drop-rate 0.2"]),
-                 ({"--secure-ring": 16}, ["--secure-ring", "use 32 or 64"]), ({"--secure-clip": 0}, ["--secure-clip"]),
+                 ({"--secure-ring": 16}, ["--secure-ring", "use 32 or 64"]), ({"--secure-clip": 0}, ["--secure-clip"]), ({"--secure-clip": 1e-30}, ["--secure-clip", "1e-09 to 1e+09"]),
                  ({"--secure-aggregation": "off"}, ["add --secure-aggregation on"]),
                  ({"--secure-aggregation": "unmasked", "--secure-noise": 1}, ["without masks"]),
                  (PRIVATE | {"--dp-noise": 1, "--secure-clip": 1}, ["--secure-clip", "--dp-clip"]),

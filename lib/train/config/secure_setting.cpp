@@ -42,9 +42,12 @@ void validate_secure_sums(const RunConfig& config) {
   require_option(!given("secure-bits") || (options.bits >= kFewestBits && options.bits <= kMostBits),
                  fmt::format("a value of {} bits cannot be summed", options.bits), "--secure-bits",
                  fmt::format("use {} to {}", kFewestBits, kMostBits));
-  require_option(std::isfinite(options.clip) && options.clip > 0,
-                 fmt::format("{} is not a largest value", options.clip), "--secure-clip",
-                 "use a positive number, such as 1");
+  // Below it the values of a sum are lost in a float, and above it so are updates.
+  constexpr double kLeastClip = 1e-9;
+  constexpr double kMostClip = 1e9;
+  require_option(options.clip >= kLeastClip && options.clip <= kMostClip,
+                 fmt::format("{} is not the largest value of an update", options.clip), "--secure-clip",
+                 fmt::format("use {:g} to {:g}, such as 1", kLeastClip, kMostClip));
   require_option(std::isfinite(options.noise) && options.noise >= 0,
                  fmt::format("{} is not a multiple of --secure-clip", options.noise), "--secure-noise",
                  "use 0 (none) or more, such as 1.1");

@@ -1,4 +1,5 @@
-"""dtrain beside PyTorch, from the files that perf/training.sh has left: MODEL-DATE.csv, the newest of each model."""
+"""dtrain beside PyTorch, from the files that perf/training.sh has left: MODEL-DATE.csv, the newest of each model. MODEL-DATE-2.csv is
+newer than MODEL-DATE.csv."""
 
 import csv
 import re
@@ -14,8 +15,9 @@ PEERS = ("tuned, 2 ranks", "tuned, 1 process x 2 threads", "tutorial, 2 ranks")
 def read(folder):
     """Rows by model."""
     newest = {}
-    for path in sorted(Path(folder).glob("*-????-??-??.csv")):
-        newest[re.sub(r"-\d{4}-\d\d-\d\d$", "", path.stem)] = path
+    named = [(re.fullmatch(r"(.*)-(\d{4}-\d\d-\d\d)(?:-(\d+))?", path.stem), path) for path in Path(folder).glob("*.csv")]
+    for (model, _, _), path in sorted(((name[1], name[2], int(name[3] or 1)), path) for name, path in named if name):
+        newest[model] = path
     found = {}
     for model, path in newest.items():
         with open(path, newline="", encoding="utf-8") as file:
