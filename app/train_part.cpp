@@ -30,6 +30,7 @@
 #include "state/kept_program.hpp"
 #include "state/resume_point.hpp"
 #include "state/transformations.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/recovery/recovery_options.hpp"
@@ -153,7 +154,7 @@ std::string begun_from(const train::RunConfig& config, const std::optional<state
 /// A run that resumes cuts its steps into as many micro-batches as before, unless the user says otherwise.
 /// Throws Error (exit code 2) where the steps have fewer samples now.
 void keep_micro_batches(train::RunConfig& config, const state::ResumePoint& resume) {
-  if (config.given.contains("micro-batches")) return;
+  if (config.given.contains("micro-batches") || train::is_federated(config)) return;  // clients have one
   const int kept = resume.info.micro_batches;
   config.batch.micro_batches = kept;
   const int batch = config.batch.global_batch;

@@ -32,6 +32,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import get_alias_info
 from torch.utils._sympy.printers import PythonPrinter
 
 LOSSES = ("cross_entropy", "mse", "mae", "model")
@@ -646,14 +647,15 @@ def _check_dropped_views(program):
     memory, tensor = {}, {}  # of a node: the first one whose memory it shares, and the first one that is the same tensor
     for node in nodes:
         if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
-            for argument, value in zip(node.target._schema.arguments, node.args):
-                returned = {name for result in node.target._schema.returns if result.alias_info for name in result.alias_info.before_set}
-                if isinstance(value, torch.fx.Node) and argument.alias_info and argument.alias_info.before_set & returned:
+            schema = get_alias_info(node.target)  # also of results within lists, as those of chunk
+            returned = set().union(*(result.alias_set for result in schema.outs))
+            for argument, value in zip(schema.args, node.args):
+                if isinstance(value, torch.fx.Node) and argument.alias_set & returned:
                     memory[node] = memory.get(value, value)
-                    if argument.alias_info.is_write:
+                    if argument.is_write:
                         tensor[node] = tensor.get(value, value)
-        elif node.op == "call_function" and str(getattr(node.target, "__name__", "")) == "getitem" and isinstance(node.args[0], torch.fx.Node):
-            memory[node] = memory.get(node.args[0], node.args[0])
+        elif node.op == "call_function" and str(getattr(node.target, "__name__", "")) == "getitem" and node.args[0] in memory:
+            memory[node] = memory[node.args[0]]
     for node in nodes:
         if node.op != "call_function" or str(node.target) != "aten.dropout_.default":
             continue

@@ -51,6 +51,13 @@ void gather(h5::Library& library, const std::string& folder) {
   record::finish_interrupted(library, folder, run.status);
 }
 
+/// With the newest steps of each rank, or all where ranks are so far apart that those have none in common.
+record::RunRecord read_newest(h5::Library& library, const std::string& folder) {
+  auto run = record::read_run(library, folder, Detail::newest_steps);
+  const auto newest = newest_step(run);
+  return newest && !newest->of_all ? record::read_run(library, folder, Detail::steps) : run;
+}
+
 ReportedRun load(h5::Library& library, const std::string& folder) {
   ReportedRun run;
   run.record = record::read_run(library, folder, Detail::epochs);
@@ -58,7 +65,7 @@ ReportedRun load(h5::Library& library, const std::string& folder) {
   const bool by_epoch = std::ranges::none_of(
       run.record.ranks, [](const record::RankRecord& rank) { return rank.epochs.rows == 0; });
   if (run.record.status != Status::completed)
-    run.record = record::read_run(library, folder, by_epoch ? Detail::newest_steps : Detail::steps);
+    run.record = by_epoch ? read_newest(library, folder) : record::read_run(library, folder, Detail::steps);
   run.summary = summarize(run.record);
   return run;
 }
@@ -66,7 +73,7 @@ ReportedRun load(h5::Library& library, const std::string& folder) {
 /// What following looks at each second: of a long run not all of its steps.
 ReportedRun load_newest(h5::Library& library, const std::string& folder) {
   ReportedRun run;
-  run.record = record::read_run(library, folder, Detail::newest_steps);
+  run.record = read_newest(library, folder);
   run.summary = summarize(run.record);
   return run;
 }

@@ -168,7 +168,9 @@ std::optional<NewestStep> newest_step(const RunRecord& run) {
   NewestStep newest{.step = static_cast<std::int64_t>(step)};
   double weight = 0;
   for (const RankRecord& rank : run.ranks) {
-    const auto row = rank.steps.rows > 0 ? row_of_step(rank.steps, step) : std::nullopt;
+    if (rank.steps.rows == 0) continue;
+    const auto row = row_of_step(rank.steps, step);
+    newest.of_all = newest.of_all && rank.steps.column("step").front() <= step;
     if (!row) continue;
     newest.epoch = static_cast<std::int64_t>(rank.steps.column("epoch")[*row]);
     newest.time_s = std::max(newest.time_s, rank.steps.column("time_s")[*row]);

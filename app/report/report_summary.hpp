@@ -51,8 +51,9 @@ inline constexpr double kSlowMargin = 0.10;
 struct NewestStep {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  double loss = 0;    ///< Mean over the ranks' weights.
-  double time_s = 0;  ///< Of the slowest rank.
+  double loss = 0;     ///< Mean over the ranks' weights.
+  double time_s = 0;   ///< Of the slowest rank.
+  bool of_all = true;  ///< False: the rows that were read of a rank begin behind it.
 };
 
 /// Nothing where no step was recorded.

@@ -36,15 +36,17 @@ h5::File create_rank_file(const std::string& path) {
 }
 
 /// What `tables` of the damaged file at `path` come to, for a person; empty where there are none. The file is
-/// about to be replaced and gets a second name, unless the file system refuses: a run does not end for its
-/// records.
+/// about to be replaced and gets a second name, or a copy where the file system has no such names. A run does
+/// not end for its records.
 std::string lost_in_words(const std::string& path, const std::string& tables) {
   if (tables.empty()) return {};
   const auto damaged = free_name(path + ".damaged");
   std::error_code error;
   std::filesystem::create_hard_link(path, damaged, error);
-  return "rows of an earlier part of the run could not be read: " + tables +
-         (error ? std::string() : "; the file is kept as " + damaged.filename().string());
+  if (error) std::filesystem::copy_file(path, damaged, error);
+  return (error ? "the damaged file cannot be kept (" + error.message() + ")"
+                : "the damaged file is kept as " + damaged.filename().string()) +
+         "; rows of an earlier part of the run could not be read: " + tables;
 }
 
 }  // namespace

@@ -192,7 +192,9 @@ class AsideFile {
 
 // Where results.h5 links to them, it is worth as much as they are.
 void sync_rank_files(const std::string& folder) {
-  for (const RankFile& file : rank_files(folder)) sync_to_disk(file.path);
+  std::error_code ignored;
+  for (const RankFile& file : rank_files(folder))
+    if (fs::is_regular_file(fs::symlink_status(file.path, ignored))) sync_to_disk(file.path);
   sync_to_disk(folder + "/ranks");
 }
 
@@ -319,8 +321,11 @@ void ResultsWriter::test(const TestRow& row, std::span<const double> extra, Conf
 void ResultsWriter::finish(Status status) {
   write(status, utc_now());
   write_state(folder_, status);
-  sync_to_disk(state_path(folder_));
-  sync_to_disk(folder_);
+  try {
+    sync_to_disk(state_path(folder_));
+    sync_to_disk(folder_);
+  } catch (const Error&) {  // the results are there, and a run whose state is an earlier one is resumed
+  }
 }
 
 void ResultsWriter::write_if_possible() {

@@ -73,7 +73,7 @@ struct TopologyRow {
   std::int64_t data_index = 0;
   std::int64_t pipe_index = 0;
   std::int64_t tensor_index = 0;
-  std::int64_t generation = 0;  ///< 0, and one more after each recovery.
+  std::int64_t generation = 0;  ///< 0, and one more after each recovery, and each resumption elsewhere.
   double left_at_s = kNoValue;  ///< NaN while alive.
 };
 

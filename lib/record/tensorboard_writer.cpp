@@ -161,16 +161,20 @@ std::string records_kept(std::string_view records, const Kept& kept) {
 
 // Curves are not worth a run: a file that cannot be read or replaced stays as it is.
 void remove_points_that_come_again(const std::string& folder, const Kept& kept) {
-  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 30;  // a year of points
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{64} << 20;  // a million points
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+  for (auto next = fs::directory_iterator(folder, error); !error && next != fs::directory_iterator();
+       next.increment(error)) {
+    const fs::directory_entry& entry = *next;
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("events.out.tfevents.")) continue;
+    std::error_code ignored;
     if (name.ends_with(".partial")) {  // a kill left it: TensorBoard would read it, too
-      fs::remove(entry.path(), error);
+      fs::remove(entry.path(), ignored);
       continue;
     }
-    if (!entry.is_regular_file(error) || entry.file_size(error) > kMostBytes || error) continue;
+    const bool readable = entry.is_regular_file(ignored) && entry.file_size(ignored) <= kMostBytes;
+    if (!readable) continue;
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string records((std::istreambuf_iterator<char>(file)), {});
     const std::string left = records_kept(records, kept);

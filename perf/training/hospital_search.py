@@ -150,12 +150,13 @@ def main():
     methods = [method for method in METHODS if method in arguments.methods]
     found = list(heart_disease_flamby.records(arguments.records.resolve()))
     tried, measured = [], []
+    stems = {name: runs.free_stem(arguments.out, f"hospital-{name}") for name in ("search", "chosen")}
 
     def save():
         comments = [runs.machine(), "perf/hospital_search.sh FOLDER"]
         for name, rows, what in (("search", tried, f"accuracy over {FOLDS} folds of the training records"),
                                  ("chosen", measured, "accuracy on the test records, with the settings that the training records chose")):
-            runs.write_rows(f"{runs.free_stem(arguments.out, f'hospital-{name}')}.csv", rows, [*comments, what])
+            runs.write_rows(f"{stems[name]}.csv", rows, [*comments, what])
 
     with tempfile.TemporaryDirectory(prefix="dtrain-hospitals-") as scratch:
         search = Search(Path(scratch))

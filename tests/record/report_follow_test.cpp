@@ -82,6 +82,17 @@ TEST_F(ReportOfAChangingRunTest, NodesAreThoseOfTheNewestRanks) {
   EXPECT_THAT(followed([] { return true; }), HasSubstr("ranks on 1 node"));
 }
 
+TEST_F(ReportOfAChangingRunTest, ALossIsThatOfAllRanksHoweverFarApartTheirFilesAre) {
+  for (std::int64_t step = 1; step <= 2000; ++step) {
+    if (step <= 1000) recorders_[0]->step({.step = step, .epoch = 1, .loss = 0.2, .weight = 16, .time_s = 1});
+    for (const std::size_t rank : {1U, 2U})
+      recorders_[rank]->step({.step = step, .epoch = 1, .loss = 0.8, .weight = 16, .time_s = 1});
+  }
+  for (const auto& recorder : recorders_) recorder->flush();
+  int looks = 0;
+  EXPECT_THAT(followed([&] { return ++looks == 2; }), HasSubstr("  step 1,000 of epoch 1: loss 0.6"));
+}
+
 TEST_F(ReportOfAChangingRunTest, OfALongRunTheNewestStepsTell) {
   steps(3, 1, 2000);
   for (const std::int64_t cut : {0, 0}) recorders_[0]->step({.step = cut});  // by a kill

@@ -249,9 +249,10 @@ TEST_F(ResultsWriterTest, TheDiskHasTheResultsBeforeTheStateSaysThatTheyAreCompl
   results.epoch({.epoch = 1});
   synced_files().clear();
   results.finish(Status::completed);
-  const std::string aside = results_path(run_) + ".partial";
+  const std::string run = std::filesystem::canonical(run_).string();
+  const std::string aside = results_path(run) + ".partial";
   EXPECT_EQ(synced_files(),
-            (std::vector<std::string>{aside, run_ + " running", run_ + "/state", run_ + " completed"}));
+            (std::vector<std::string>{aside, run + " running", run + "/state", run + " completed"}));
 }
 
 TEST_F(ResultsWriterTest, AResultsFileOfAnotherVersionIsRefusedWithARemedy) {

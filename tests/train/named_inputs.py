@@ -126,7 +126,7 @@ def predicts(binary, folder, values):
             ("set.h5", 3, ["/w", "[n, 7]", "[n, 4]"], "--inputs", "words=/w,picture=/p,extra=/w"),
             ("set.h5", 3, ["/one_real", "real numbers"], "--inputs", "words=/one_real,picture=/p,extra=/e"),
             ("set.h5", 3, ["/large", f"id {WORDS}", f"below {WORDS}"], "--inputs", "words=/large,picture=/p,extra=/e"),
-            ("set.h5", 3, ["/unscaled", "floats up to 255", "divided by 255"], "--inputs", "words=/w,picture=/unscaled,extra=/e"),
+            ("set.h5", 3, ["/unscaled", "numbers up to 255", "divided by 255"], "--inputs", "words=/w,picture=/unscaled,extra=/e"),
             ("set.h5", 3, ["/short", "59 samples"], "--inputs", "words=/w,picture=/p,extra=/short"),
             ("set.npz", 3, ["no array picture"]), ("npy", 3, ["picture.npy"])):
         refused(binary, 1, code, words, "predict", "runs/one/checkpoints/last", "--from", source, "--output", "said.h5", *options, cwd=folder)

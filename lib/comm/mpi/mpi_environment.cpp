@@ -27,6 +27,38 @@
 #include "core/error.hpp"
 
 namespace dtrain::comm {
+
+/// What a rank says at its end, itself or through another: two threads may want to.
+class OwnWords {
+ public:
+  OwnWords(int first_rank, std::string_view words) : first_rank_(first_rank), words_(words) {}
+  /// For another rank to say; empty where they are said or taken.
+  std::string take() {
+    State expected = State::unsaid;
+    return state_.compare_exchange_strong(expected, State::taken) ? words_ : std::string();
+  }
+  void are_said() { state_ = State::said; }
+  /// Unless they were taken.
+  void say() {
+    State expected = State::unsaid;
+    if (state_.compare_exchange_strong(expected, State::said)) print();
+  }
+  void say_at_last() {
+    if (state_.exchange(State::said) != State::said) print();
+  }
+
+ private:
+  enum class State { unsaid, taken, said };
+
+  void print() const {
+    if (!words_.empty()) std::cerr << "dtrain: rank " << first_rank_ << ": " << words_ << std::endl;
+  }
+
+  int first_rank_;
+  std::string words_;
+  std::atomic<State> state_ = State::unsaid;
+};
+
 namespace {
 
 // A machine with more ranks than cores tells MPI late of what is known already.
@@ -35,6 +67,7 @@ constexpr int kShrinks = 3;  // where ranks die meanwhile
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};
 constexpr std::chrono::seconds kComeS{30};  // from their steps, which may be long
+constexpr std::chrono::seconds kSayS{2};    // if the others have not come: the launcher may end this rank
 constexpr auto kReadByLauncher = std::chrono::milliseconds(100);
 constexpr auto kSpareLooks = std::chrono::milliseconds(10);
 constexpr int kDismissal = 1;  // tag
@@ -73,32 +106,20 @@ void print_once(const std::vector<SentDismissal>& all, const std::vector<int>& f
   }
 }
 
-/// What a rank says at its end, unless it has been said: two threads may want to.
-class OwnWords {
- public:
-  OwnWords(int first_rank, std::string_view words) : first_rank_(first_rank), words_(words) {}
-  void are_said() { said_ = true; }
-  void say() {
-    if (said_.exchange(true) || words_.empty()) return;
-    std::cerr << "dtrain: rank " << first_rank_ << ": " << words_ << std::endl;
-  }
-
- private:
-  int first_rank_;
-  std::string words_;
-  std::atomic<bool> said_ = false;
-};
-
 /// Open MPI's shared memory lends each process 512 fragments for short messages. Those that a dead rank had
 /// not read yet never come back: once all are gone the process sends nothing to any rank of its node. Without
 /// a limit they are as many as fit into 16 MiB.
 void lift_limit_of_lent_fragments() { ::setenv("OMPI_MCA_btl_sm_free_list_max", "-1", 0); }
 
-/// Whatever happens meanwhile. `words`: to be said before; null: none.
+/// Whatever happens meanwhile. `words`: said before that, early if the others do not come; null: none.
 void exit_in(std::chrono::seconds time, int exit_code, std::shared_ptr<OwnWords> words = nullptr) {
   std::thread([time, exit_code, words = std::move(words)] {
-    std::this_thread::sleep_for(time);
+    const auto alone = std::min(words != nullptr ? kSayS : time, time);
+    std::this_thread::sleep_for(alone);
     if (words != nullptr) words->say();
+    std::this_thread::sleep_for(time - alone);
+    if (words != nullptr) words->say_at_last();
+    std::this_thread::sleep_for(kReadByLauncher);
     ::_exit(exit_code);
   }).detach();
 }
@@ -277,17 +298,18 @@ void MpiEnvironment::abort(int exit_code) noexcept {
 
 /// The last meeting. Returns false where not all that are left come to leave: those that do not have come to
 /// leave_lost_behind(), and learn there that this rank leaves.
-bool MpiEnvironment::part(std::string_view words) {
+bool MpiEnvironment::part(OwnWords& words) {
   MPI_Comm left = MPI_COMM_NULL;
   if (ulfm::shrink(everyone_, &left) != MPI_SUCCESS) return false;
   MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
   everyone_ = left;
   const auto members = gather_members();
   if (!std::ranges::all_of(members, [](const Member& member) { return member.leaves != 0; })) return false;
-  const auto mine = dismissal(me_.exit_code, words);
+  const auto mine = dismissal(me_.exit_code, words.take());
   std::vector<SentDismissal> all(members.size());
-  check_mpi(MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, left),
-            "MPI_Allgather", left);
+  if (MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, left) != MPI_SUCCESS)
+    return false;
+  words.are_said();
   int place = 0;
   MPI_Comm_rank(left, &place);
   if (place == 0) {
@@ -302,7 +324,7 @@ bool MpiEnvironment::part(std::string_view words) {
 void MpiEnvironment::exit_without_finalising(int exit_code, std::string_view words) noexcept {
   const auto own = std::make_shared<OwnWords>(first_rank(), words);
   if (!can_recover_) {
-    own->say();
+    own->say_at_last();
     abort(exit_code);
   }
   std::fflush(nullptr);
@@ -318,10 +340,10 @@ void MpiEnvironment::exit_without_finalising(int exit_code, std::string_view wor
     if (world_ != everyone_) ulfm::revoke(world_);
   }
   try {
-    if (part(words)) own->are_said();
+    part(*own);
   } catch (const std::exception&) {  // another rank was lost meanwhile
   }
-  own->say();
+  own->say_at_last();
   if (exit_code != 0) std::this_thread::sleep_for(kReadByLauncher);
   ::_exit(exit_code);
 }

@@ -25,6 +25,8 @@ struct Dismissal {
   std::string why;  ///< Empty where it went well.
 };
 
+class OwnWords;
+
 /// MPI from start to end: owns initialisation and finalisation. One per process, alive in main around
 /// everything else that touches MPI.
 ///
@@ -103,7 +105,7 @@ class MpiEnvironment {
     int exit_code = 0;
   };
   std::vector<Member> gather_members() const;
-  bool part(std::string_view words);
+  bool part(OwnWords& words);
   void split_world(const std::vector<Member>& members);
 
   MPI_Comm everyone_ = MPI_COMM_WORLD;  // that is left, spares included

@@ -153,12 +153,11 @@ void require_plain(const MeantKind& kind, std::span<const TableText> files, cons
                      kOthersPerStray * words <= column.values;
   if ((few && !sure && !stray) || 2 * meant < column.values) return;
   const std::string remedy =
-      few && stray
-          ? fmt::format(
-                "correct it, say that it stands for a gap with --na-values '{}', or write numbers that "
-                "are labels with a letter, such as c1",
-                odd)
-      : few ? "write numbers like -1234.5, and labels without a comma, such as 1+2"
+      few && stray ? fmt::format("correct it, or say that it stands for a gap with --na-values '{}'{}", odd,
+                                 kind.plural == "numbers"
+                                     ? "; numbers that are labels can be written with a letter, such as c1"
+                                     : "")
+      : few        ? "write numbers like -1234.5, and labels without a comma, such as 1+2"
       : 2 * read < column.values
           ? fmt::format("write {} like {}, or leave the column out with --ignore {}", kind.plural, kind.like,
                         column.name)

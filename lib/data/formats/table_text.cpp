@@ -166,11 +166,12 @@ bool TableText::has_numbers_below(std::size_t column) const {
   return found;
 }
 
-/// What these columns of a row have; nothing unless all are numbers.
+/// The numbers that these columns of a row have.
 std::vector<double> TableText::numbers_of(std::int64_t row, const std::vector<std::size_t>& columns) const {
   std::vector<double> numbers;
+  double number = 0;
   for (const std::size_t column : columns)
-    if (!read_number(cell(row, column), numbers.emplace_back())) return {};
+    if (read_number(cell(row, column), number)) numbers.push_back(number);
   return numbers;
 }
 
@@ -185,7 +186,8 @@ bool TableText::first_row_is_scale(const std::vector<std::size_t>& words,
   const auto second = numbers_of(1, numbered);
   const bool even = are_evenly_spaced(first);
   const bool scale = even || (first.size() >= kFewest && rise_or_fall(first));
-  const bool all_rows_are_so = !second.empty() && rise_or_fall(second);
+  const bool all_rows_are_so =  // or may be, as cumulative counts, some of which stay the same
+      std::ranges::is_sorted(second) || std::ranges::is_sorted(second, std::greater<>());
   if (!scale) return false;
   if (std::ranges::any_of(words, [this](auto column) { return has_numbers_below(column); }))
     return even || !all_rows_are_so;

@@ -19,9 +19,9 @@ class TableText {
   /// A first row of words, none of which occurs again in its column, is a header; some of its cells may be
   /// empty. So is one with whole numbers among the words where they count on, such as 0,1,2,target, and occur
   /// no more or stand beside a word above numbers; one that numbers three columns or more from 0; and one
-  /// whose numbers are a scale, such as wavelengths: they rise or fall, those of the second row do not, and
-  /// there are eight of them, or six beside a word above numbers, or three by equal steps beside words.
-  /// Throws data_error naming file and line for a row of another length than the first, and for fewer than
+  /// whose numbers are a scale, such as wavelengths: they rise or fall where those of the second row do not
+  /// (eight of them, or six beside a word above numbers), or lie by equal steps (three, beside words). Throws
+  /// data_error naming file and line for a row of another length than the first, and for fewer than
   /// `least_width` cells in a row. `gaps`: cells that count as empty.
   TableText(std::string content, std::string origin, std::size_t least_width = 2,
             const std::vector<std::string>& gaps = {});

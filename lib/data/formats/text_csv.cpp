@@ -52,6 +52,11 @@ const std::vector<std::string>& line_breaks_of(const std::vector<std::string>& t
   return 2 * escapes > backslashes ? kEscapes : kBackslash;
 }
 
+Error empty_document(const std::string& origin, std::int64_t line) {
+  return data_error("line " + std::to_string(line) + " is an empty document", origin,
+                    "remove it, or give it its text");
+}
+
 Rows read_rows(const OriginalFile& file) {
   require_utf8(file.content, file.origin);
   Rows rows{.origin = file.origin};
@@ -70,8 +75,7 @@ Rows read_rows(const OriginalFile& file) {
     if (!label)
       throw fail("has the class '" + std::string(cells[0]) + "', which is no number", "number the classes");
     std::string text = text_of(cells);
-    if (is_blank(with_spaces(text, kBackslash)))
-      throw fail("is an empty document", "remove it, or give it its text");
+    if (is_blank(with_spaces(text, kBackslash))) throw empty_document(file.origin, reader.line());
     rows.labels.push_back(*label);
     rows.lines.push_back(reader.line());
     rows.texts.push_back(std::move(text));
@@ -162,7 +166,10 @@ Originals read_text_csv(const std::filesystem::path& from, const TextOptions& op
   const Classes classes = classes_of(files.at("train"), std::move(names));
   const auto& blanks = line_breaks_of(files.at("train").texts);
   for (auto& [split, rows] : files)
-    for (std::string& text : rows.texts) text = with_spaces(std::move(text), blanks);
+    for (std::size_t i = 0; i < rows.texts.size(); ++i) {
+      rows.texts[i] = with_spaces(std::move(rows.texts[i]), blanks);
+      if (is_blank(rows.texts[i])) throw empty_document(rows.origin, rows.lines[i]);
+    }
   std::map<std::string, ClassifiedTexts> splits;
   for (auto& [split, rows] : files) splits[split] = with_targets(std::move(rows), classes);
   Originals found = classified_originals(splits, classes.names, options, rule);

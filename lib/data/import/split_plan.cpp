@@ -25,29 +25,38 @@ std::vector<std::vector<std::int64_t>> shuffled_strata(std::int64_t samples,
   return shuffled;
 }
 
-/// How many samples each stratum gives to each of `splits` tenths.
-std::vector<std::int64_t> shares(const std::vector<std::vector<std::int64_t>>& strata, std::int64_t samples,
-                                 std::int64_t splits) {
+/// How many samples each stratum gives to each of `splits` tenths: by split, then by stratum. The last sample
+/// of a stratum stays in train unless the tenths cannot be filled otherwise.
+std::vector<std::vector<std::int64_t>> shares(const std::vector<std::vector<std::int64_t>>& strata,
+                                              std::int64_t samples, std::size_t splits) {
   std::vector<std::int64_t> share;
+  std::vector<std::int64_t> left;
   std::vector<std::size_t> by_remainder(strata.size());
   std::iota(by_remainder.begin(), by_remainder.end(), std::size_t{0});
-  for (const auto& ids : strata) share.push_back(static_cast<std::int64_t>(ids.size()) / 10);
+  for (const auto& ids : strata) {
+    share.push_back(std::ssize(ids) / 10);
+    left.push_back(std::ssize(ids) - static_cast<std::int64_t>(splits) * share.back());
+  }
   std::stable_sort(by_remainder.begin(), by_remainder.end(), [&](std::size_t a, std::size_t b) {
     return strata[a].size() % 10 > strata[b].size() % 10;
   });
-  std::int64_t missing = tenth_of(samples) - std::accumulate(share.begin(), share.end(), std::int64_t{0});
-  bool given = true;
-  while (missing > 0 && given) {
-    given = false;
-    for (const std::size_t stratum : by_remainder) {
-      const auto left = static_cast<std::int64_t>(strata[stratum].size()) - splits * (share[stratum] + 1);
-      if (missing == 0 || left < 1) continue;
-      ++share[stratum];
-      --missing;
-      given = true;
+  std::vector<std::vector<std::int64_t>> all(splits, share);
+  for (const std::int64_t kept : {1, 0})
+    for (auto& of_split : all) {
+      std::int64_t missing =
+          tenth_of(samples) - std::accumulate(of_split.begin(), of_split.end(), std::int64_t{0});
+      for (bool given = true; missing > 0 && given;) {
+        given = false;
+        for (const std::size_t stratum : by_remainder) {
+          if (missing == 0 || left[stratum] <= kept) continue;
+          ++of_split[stratum];
+          --left[stratum];
+          --missing;
+          given = true;
+        }
+      }
     }
-  }
-  return share;
+  return all;
 }
 
 }  // namespace
@@ -75,14 +84,15 @@ std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::
 
   const std::int64_t count = samples.at("train");
   const auto pools = shuffled_strata(count, strata, rule.seed);
-  const auto share = shares(pools, count, std::ssize(missing));
+  const auto share = shares(pools, count, missing.size());
   for (const std::string& split : missing) plan[split].from = "train";
   plan["train"].ids.clear();
   for (std::size_t stratum = 0; stratum < pools.size(); ++stratum) {
     auto next = pools[stratum].begin();
-    for (const std::string& split : missing) {
-      plan[split].ids.insert(plan[split].ids.end(), next, next + share[stratum]);
-      next += share[stratum];
+    for (std::size_t split = 0; split < missing.size(); ++split) {
+      auto& ids = plan[missing[split]].ids;
+      ids.insert(ids.end(), next, next + share[split][stratum]);
+      next += share[split][stratum];
     }
     plan["train"].ids.insert(plan["train"].ids.end(), next, pools[stratum].end());
   }

@@ -28,8 +28,8 @@ constexpr std::int64_t tenth_of(std::int64_t n) { return (n + 5) / 10; }
 /// of train, a missing test split another. A pure function of its arguments. `samples`: of each original
 /// split (train among them). `strata`: the class of each sample of train, or empty when there is nothing to
 /// stratify by. Each stratum gives its tenth rounded down, and those with the largest remainders one more, so
-/// that the sum is tenth_of(n). One sample of each stratum at least stays in train, so many small strata may
-/// give less.
+/// that the sum is tenth_of(n). The last sample of a stratum stays in train unless the tenths cannot be
+/// filled otherwise.
 std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
                                                const std::vector<std::int64_t>& strata,
                                                const SplitRule& rule);

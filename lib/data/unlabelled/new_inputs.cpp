@@ -96,7 +96,7 @@ void require_alike(const InputInfo& found, const InputInfo& trained, float most,
         fmt::format("has the shape {}, and the training's had {}", in_words(found), in_words(trained)),
         subject, "give samples like those of the training");
   if (trained.bytes && !found.bytes && most > 1)
-    throw data_error(fmt::format("has images of floats up to {:.4g}, and the training's were bytes, which "
+    throw data_error(fmt::format("has images of numbers up to {:.4g}, and the training's were bytes, which "
                                  "become values in 0 to 1",
                                  most),
                      subject, "give bytes, or floats divided by 255");

@@ -273,7 +273,7 @@ std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, 
   refuse_unknown(name, options, {});
   auto planned = std::make_shared<const PlannedProgram>(file, PlannedProgram::Dropout::as_exported);
   check_inputs(*planned, facts);
-  require_any_batch(*planned);
+  if (planned->program.has_weights()) require_any_batch(*planned);  // a run was made with the others
   planned->program.understand([&] { check_words(*planned, facts); });
   std::unique_ptr<Model> model;
   planned->program.understand([&] {

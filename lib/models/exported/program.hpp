@@ -38,6 +38,8 @@ class Program {
   const Graph& graph() const { return graph_; }
   /// Whether the file says that it was exported in training mode: parts that are not stay as they are.
   bool was_in_training() const { return was_in_training_; }
+  /// False of what save_without_weights() wrote.
+  bool has_weights() const { return has_weights_; }
   /// The floating type of its parameters: a run computes in its own type instead.
   at::ScalarType type() const { return type_; }
 

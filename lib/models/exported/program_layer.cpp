@@ -154,7 +154,7 @@ at::ScalarType ProgramLayer::type_of(const Tensors& inputs) const {
   for (const auto& input : inputs) {
     if (input.scalar_type() == at::kDouble) return at::kDouble;
   }
-  for (const Layer* layer : all_) {  // their memory may be elsewhere, but not their type
+  for (const Layer* layer : all_) {
     for (const Parameter& parameter : layer->parameters()) {
       if (parameter.value.scalar_type() == at::kDouble) return at::kDouble;
     }

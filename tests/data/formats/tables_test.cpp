@@ -385,6 +385,7 @@ TEST(TableTextTest, NumbersThatRiseByChanceAreASample) {
   EXPECT_EQ(rows("10,20,30,Ann\n40,50,60,Bob\n"), 2);                                   // as all rows do
   EXPECT_EQ(rows("10,20,30,Ann\n10,70,60,Bob\n"), 2);                                   // a value, once more
   EXPECT_EQ(rows("2,4,6,8,10,12,14,16\n4,6,8,10,12,14,16,18\n"), 2);                    // windows of a series
+  EXPECT_EQ(rows("1,3,4,7,9,12,13,15\n0,0,1,3,3,5,6,7\n"), 2);                          // cumulative counts
   EXPECT_EQ(rows("5.1,3.5,1.4,0.2,unknown\n4.9,3,1.4,0.2,1\n4.7,3.2,1.3,0.2,2\n"), 3);  // four fall
 }
 

@@ -179,6 +179,11 @@ TEST_F(StageTextTest, LineBreaksThatAreWrittenOutAreSpaces) {
   EXPECT_THAT(tokenizer.blanks, ElementsAre("\\n", "\\"));
 }
 
+TEST_F(StageTextTest, ADocumentOfLineBreaksIsEmpty) {
+  write("train.csv", "0,\"first\\nsecond third thing\"\n1,\"\\n\\n\"\n1,two words more\n");
+  expect_refusal("train.csv: line 2 is an empty document");
+}
+
 TEST_F(StageTextTest, CarriageReturnsOfRunningTextAreNoCharacters) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "to be or\r\nnot\r\n";

@@ -482,10 +482,14 @@ class ExportModelTest(unittest.TestCase):
             F.dropout(y, 0.5, module.training, inplace=True)
             return torch.cat([left, left], 1)
 
+        def largest(module, x):
+            values, places = module.norm(x).max(1, keepdim=True)
+            return F.dropout(values, 0.5, module.training, inplace=True) + places
+
         for function in (half, base):
             with self.subTest(function=function.__name__):
                 self.refused(["dropout in place", "without inplace=True", "export_model_test.py, line"], Applied(function))
-        for function in (lambda module, x: F.dropout(module.norm(x).view(-1, 2, 4), 0.5, module.training, True).flatten(1),
+        for function in (largest, lambda module, x: F.dropout(module.norm(x).view(-1, 2, 4), 0.5, module.training, True).flatten(1),
                          lambda module, x: F.dropout(module.norm(x), 0.5, module.training, True)[:, :4].repeat(1, 2),
                          lambda module, x: F.dropout(F.relu_(module.norm(x)), 0.5, module.training, True) * 2):
             export_model(Applied(function), self.x, self.path)
