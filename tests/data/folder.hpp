@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -54,6 +55,13 @@ Error error_of(Action action) {
   }
   ADD_FAILURE() << "no error was thrown";
   return {"none", {}};
+}
+
+/// That it is of exit code 3, says `words`, and has a remedy.
+inline void expect_data_error(const Error& error, const std::string& words) {
+  EXPECT_EQ(error.code(), ExitCode::data);
+  EXPECT_THAT(error.what(), ::testing::HasSubstr(words));
+  EXPECT_FALSE(error.advice().empty());
 }
 
 }  // namespace dtrain::data::testing

@@ -19,6 +19,7 @@ import torch
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
 from private import BINARY, FULL, events, last_step, privacy
 from recovery import has_ulfm
+from three_kinds import stage_three_kinds
 
 COMMON = ["--dataset", "rows", "--threads", 1, "--optimizer", "sgd", "--learning-rate", 0.5, "--schedule", "constant", "--momentum", 0, "--quiet",
           "--model-option", "hidden=8", "--strategy", "fedavg", "--partition", "quantity=1"]
@@ -52,11 +53,7 @@ class FederatedPrivacyTest(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = Path(scratch.name)
-        rng = np.random.default_rng(3)
-        kinds = rng.integers(0, 3, 200)
-        rows = (rng.normal(0, 1, (200, 5)) + kinds[:, None]).astype(np.float32)
-        np.savez(cls.folder / "rows.npz", x=rows, y=kinds)
-        run(BINARY, 1, "stage", "rows", "--from", "rows.npz", "--inputs", "x", "--targets", "y", cwd=cls.folder)
+        stage_three_kinds(BINARY, cls.folder)
         with h5py.File(next((cls.folder / "data/staged/rows").glob("train-*.h5"))) as file:
             cls.inputs, cls.targets = torch.from_numpy(file["inputs"][:]), torch.from_numpy(file["targets"][:])
         with h5py.File(cls.folder / "start.h5", "w") as file:

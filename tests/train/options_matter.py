@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, run
+from three_kinds import stage_three_kinds
 
 BINARY = sys.argv.pop()
 SMALL = {"--dataset": "rows", "--model": "mlp", "--model-option": "hidden=8", "--threads": 1, "--quiet": "", "--schedule": "constant"}
@@ -32,11 +33,7 @@ class OptionsTest(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = Path(scratch.name)
-        rng = np.random.default_rng(3)
-        kinds = rng.integers(0, 3, 200)
-        rows = (rng.normal(0, 1, (200, 5)) + kinds[:, None]).astype(np.float32)
-        np.savez(cls.folder / "rows.npz", x=rows, y=kinds)
-        run(BINARY, 1, "stage", "rows", "--from", "rows.npz", "--inputs", "x", "--targets", "y", cwd=cls.folder)
+        stage_three_kinds(BINARY, cls.folder)
 
     def train(self, name, options, ranks=1):
         run(BINARY, ranks, *words_of(SMALL | {"--name": name} | options), cwd=self.folder)

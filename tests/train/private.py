@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from dtrain_run import checkpoint_tensors, refused, run, sample_hash
+from three_kinds import stage_three_kinds
 
 FULL = sys.argv[-1] == "--full" and bool(sys.argv.pop())
 BINARY = sys.argv.pop()
@@ -43,11 +44,7 @@ class PrivateTest(unittest.TestCase):
     def setUpClass(cls):
         cls.scratch = tempfile.TemporaryDirectory()
         cls.folder = Path(cls.scratch.name)
-        rng = np.random.default_rng(3)
-        kinds = rng.integers(0, 3, 200)
-        rows = (rng.normal(0, 1, (200, 5)) + kinds[:, None]).astype(np.float32)
-        np.savez(cls.folder / "rows.npz", x=rows, y=kinds)
-        run(BINARY, 1, "stage", "rows", "--from", "rows.npz", "--inputs", "x", "--targets", "y", cwd=cls.folder)
+        stage_three_kinds(BINARY, cls.folder)
         with h5py.File(next((cls.folder / "data/staged/rows").glob("train-*.h5"))) as file:
             cls.inputs, cls.targets = file["inputs"][:], file["targets"][:]
 

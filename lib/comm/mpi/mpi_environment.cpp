@@ -296,19 +296,19 @@ void MpiEnvironment::abort(int exit_code) noexcept {
   ::_exit(exit_code);
 }
 
-/// The last meeting. Returns false where not all that are left come to leave: those that do not have come to
-/// leave_lost_behind(), and learn there that this rank leaves.
-bool MpiEnvironment::part(OwnWords& words) {
+/// The last meeting. Where not all that are left come to leave, the others have come to leave_lost_behind(),
+/// and learn there that this rank leaves: each says its own words.
+void MpiEnvironment::part(OwnWords& words) {
   MPI_Comm left = MPI_COMM_NULL;
-  if (ulfm::shrink(everyone_, &left) != MPI_SUCCESS) return false;
+  if (ulfm::shrink(everyone_, &left) != MPI_SUCCESS) return;
   MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
   everyone_ = left;
   const auto members = gather_members();
-  if (!std::ranges::all_of(members, [](const Member& member) { return member.leaves != 0; })) return false;
+  if (!std::ranges::all_of(members, [](const Member& member) { return member.leaves != 0; })) return;
   const auto mine = dismissal(me_.exit_code, words.take());
   std::vector<SentDismissal> all(members.size());
   if (MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, left) != MPI_SUCCESS)
-    return false;
+    return;
   words.are_said();
   int place = 0;
   MPI_Comm_rank(left, &place);
@@ -318,7 +318,6 @@ bool MpiEnvironment::part(OwnWords& words) {
     print_once(all, first_ranks);
   }
   MPI_Barrier(left);  // no rank ends before the sentences are out: the launcher would end the one that prints
-  return true;
 }
 
 void MpiEnvironment::exit_without_finalising(int exit_code, std::string_view words) noexcept {

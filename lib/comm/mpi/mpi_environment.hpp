@@ -105,7 +105,7 @@ class MpiEnvironment {
     int exit_code = 0;
   };
   std::vector<Member> gather_members() const;
-  bool part(OwnWords& words);
+  void part(OwnWords& words);
   void split_world(const std::vector<Member>& members);
 
   MPI_Comm everyone_ = MPI_COMM_WORLD;  // that is left, spares included

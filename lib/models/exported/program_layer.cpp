@@ -181,10 +181,6 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
     }
     work.tensors[places_.at(value)] = tensor;
   }
-  // A buffer that stays is kept exactly, in a type that checkpoints have.
-  const auto as_in_program = [&](const at::Tensor& value, at::ScalarType type) {
-    return value.to(work.device, type_in_run(type, planned_->program.type(), work.type));
-  };
   for (const Used& used : used_) {
     at::Tensor& tensor = work.tensors[used.place];
     switch (used.kind) {
@@ -195,10 +191,7 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
         tensor = borrowed_[used.index].value();
         break;
       case Used::Kind::buffer:
-        tensor = as_in_program(buffers_[used.index].value, used.type);
-        break;
-      case Used::Kind::borrowed_buffer:
-        tensor = as_in_program(value_of(borrowed_buffers_[used.index], work.device), used.type);
+        tensor = value_of(used_buffers_[used.index], work);
         break;
       case Used::Kind::constant:
         tensor = constant(constants_[used.index], work);

@@ -65,19 +65,19 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   };
   /// A tensor that an operation uses from outside its run.
   struct Used {
-    enum class Kind { parameter, borrowed, buffer, borrowed_buffer, constant } kind;
+    enum class Kind { parameter, borrowed, buffer, constant } kind;
     std::size_t place;
-    std::size_t index;  // among parameters_, borrowed_, buffers_, borrowed_buffers_ or constants_
-    at::ScalarType type = at::kFloat;  // that the program has for it
+    std::size_t index;  // among parameters_, borrowed_, used_buffers_ or constants_
   };
-  /// A buffer that stays as it is, of a layer before this one.
-  struct BorrowedBuffer {
+  /// A buffer that stays as it is, of this layer or one before it.
+  struct UsedBuffer {
     const ProgramLayer* owner;
-    std::size_t index;  // among its buffers_
-    // A copy on this layer's device, where another stage of a pipeline has the owner.
-    at::Tensor here;
-    at::Tensor of;
-    std::int64_t version;
+    std::size_t index;    // among its buffers_
+    at::ScalarType type;  // that the program has for it
+    // A copy for this layer, where the buffer's own type or device is another.
+    at::Tensor here = {};
+    at::Tensor of = {};
+    std::int64_t version = 0;
   };
   /// A constant of the file, in the type and at the place that the last forward pass wanted.
   struct Constant {
@@ -121,7 +121,7 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   void check_input(std::size_t index, const Shape& given, const Symbols& symbols) const;
   at::ScalarType type_of(const Tensors& inputs) const;
   void enter(Workspace& work, const Tensors& inputs);
-  static const at::Tensor& value_of(BorrowedBuffer& use, at::Device device);
+  const at::Tensor& value_of(UsedBuffer& use, const Workspace& work) const;
   const at::Tensor& constant(Constant& which, const Workspace& work) const;
   void count_batches();
   Parameter* parameter_of(ValueId value);
@@ -131,7 +131,7 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   std::shared_ptr<const PlannedProgram> planned_;
   std::size_t run_;
   std::vector<BorrowedParameter> borrowed_;
-  std::vector<BorrowedBuffer> borrowed_buffers_;
+  std::vector<UsedBuffer> used_buffers_;
   std::vector<const Layer*> all_;  // layers of the program, where this one has no parameters
   std::vector<Constant> constants_;
   std::vector<Used> used_;

@@ -79,27 +79,30 @@ void ProgramLayer::take_parameter(const GraphInput& input,
 }
 
 void ProgramLayer::take_buffer(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before) {
-  const auto place = place_of(input.value);
-  const auto type = graph()[input.value].tensor->type;
+  const auto use = [&](const ProgramLayer& owner, std::size_t index) {
+    used_.push_back({Used::Kind::buffer, place_of(input.value), used_buffers_.size()});
+    used_buffers_.push_back({.owner = &owner, .index = index, .type = graph()[input.value].tensor->type});
+  };
   for (const auto& layer : before) {
     const auto& owner = dynamic_cast<const ProgramLayer&>(*layer);
     const auto found = std::ranges::find(owner.buffers(), input.name, &Buffer::name);
-    if (found == owner.buffers().end()) continue;
-    used_.push_back({Used::Kind::borrowed_buffer, place, borrowed_buffers_.size(), type});
-    borrowed_buffers_.push_back(
-        {&owner, static_cast<std::size_t>(found - owner.buffers().begin()), {}, {}, 0});
-    return;
+    if (found != owner.buffers().end())
+      return use(owner, static_cast<std::size_t>(found - owner.buffers().begin()));
   }
-  used_.push_back({Used::Kind::buffer, place, buffers_.size(), type});
   buffers_.push_back(make_buffer(input, Buffer::Update::constant));
+  use(*this, buffers_.size() - 1);
 }
 
-const at::Tensor& ProgramLayer::value_of(BorrowedBuffer& use, at::Device device) {
+/// The buffer is kept in a type that checkpoints have, and may be of another stage of a pipeline.
+const at::Tensor& ProgramLayer::value_of(UsedBuffer& use, const Workspace& work) const {
   const at::Tensor& value = use.owner->buffers()[use.index].value;
-  if (value.device() == device) return value;
+  const auto type = type_in_run(use.type, planned_->program.type(), work.type);
+  if (value.scalar_type() == type && value.device() == work.device) return value;
   const auto version = static_cast<std::int64_t>(value._version());
-  if (!use.of.is_same(value) || use.version != version) {
-    use.here = value.to(device);
+  const bool is_current = use.here.defined() && use.of.is_same(value) && use.version == version &&
+                          use.here.scalar_type() == type && use.here.device() == work.device;
+  if (!is_current) {
+    use.here = value.to(work.device, type);
     use.of = value;
     use.version = version;
   }

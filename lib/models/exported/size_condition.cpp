@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "models/exported/size_expression.hpp"
+
 namespace dtrain::models::exported {
 namespace {
 
@@ -48,8 +50,6 @@ class ConditionReading {
   static bool is_of_name(char letter) {
     return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '.';
   }
-
-  static double python_remainder(double a, double b) { return a - std::floor(a / b) * b; }
 
   double unknown() {
     known_ = false;
@@ -129,7 +129,7 @@ class ConditionReading {
       } else if (take("/")) {
         found /= signed_power();
       } else if (take("%")) {
-        found = python_remainder(found, signed_power());
+        found = floor_mod(found, signed_power());
       } else if (!rest().starts_with("**") && take("*")) {
         found *= signed_power();
       } else {
@@ -203,25 +203,29 @@ class ConditionReading {
   }
 
   double called(std::string_view name, const std::vector<double>& a) {
-    if (name == "max" || name == "Max") return a.empty() ? unknown() : *std::ranges::max_element(a);
-    if (name == "min" || name == "Min") return a.empty() ? unknown() : *std::ranges::min_element(a);
-    if (a.size() == 1) {
-      if (name == "floor" || name == "FloorToInt") return std::floor(a[0]);
-      if (name == "ceil" || name == "CeilToInt") return std::ceil(a[0]);
-      if (name == "trunc" || name == "int" || name == "TruncToInt") return std::trunc(a[0]);
-      if (name == "sym_float" || name == "float" || name == "ToFloat" || name == "Identity") return a[0];
-      if (name == "sqrt") return std::sqrt(a[0]);
-      if (name == "abs") return std::abs(a[0]);
-      if (name == "Not") return a[0] == 0 ? 1 : 0;
-    }
-    if (a.size() != 2) return unknown();
-    if (name == "Eq") return a[0] == a[1] ? 1 : 0;
-    if (name == "Ne") return a[0] != a[1] ? 1 : 0;
-    if (name == "Mod" || name == "PythonMod") return python_remainder(a[0], a[1]);
-    if (name == "FloorDiv") return std::floor(a[0] / a[1]);
-    if (name == "CleanDiv" || name == "IntTrueDiv" || name == "FloatTrueDiv") return a[0] / a[1];
-    if (name == "pow" || name == "PowByNatural") return std::pow(a[0], a[1]);
+    const auto found = function_of_sizes(in_sympy(name), a);
+    if (found) return *found;
+    if (a.size() == 1 && name == "abs") return std::abs(a[0]);
+    if (a.size() == 1 && name == "Not") return a[0] == 0 ? 1 : 0;
+    if (a.size() == 2 && name == "Eq") return a[0] == a[1] ? 1 : 0;
+    if (a.size() == 2 && name == "Ne") return a[0] != a[1] ? 1 : 0;
     return unknown();
+  }
+
+  /// What SymPy calls a function of Python; other names as they are.
+  static std::string_view in_sympy(std::string_view name) {
+    constexpr std::array<std::array<std::string_view, 2>, 10> kNames = {{{"max", "Max"},
+                                                                         {"min", "Min"},
+                                                                         {"floor", "FloorToInt"},
+                                                                         {"ceil", "CeilToInt"},
+                                                                         {"trunc", "TruncToInt"},
+                                                                         {"int", "TruncToInt"},
+                                                                         {"sym_float", "ToFloat"},
+                                                                         {"float", "ToFloat"},
+                                                                         {"sqrt", "OpaqueUnaryFn_sqrt"},
+                                                                         {"pow", "Pow"}}};
+    const auto found = std::ranges::find(kNames, name, [](const auto& pair) { return pair[0]; });
+    return found == kNames.end() ? name : (*found)[1];
   }
 
   std::string_view text_;

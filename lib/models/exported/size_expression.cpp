@@ -22,9 +22,46 @@ Error not_understood(const std::string& what) {
                {.advice = "let only the number of samples be dynamic in torch.export.export"});
 }
 
+}  // namespace
+
 double floor_mod(double a, double b) { return a - std::floor(a / b) * b; }
 
-}  // namespace
+std::optional<double> function_of_sizes(std::string_view name, std::span<const double> a) {
+  const auto count = a.size();
+  double result = 0;
+  if (name == "Add") {
+    for (const double x : a) result += x;
+    return result;
+  }
+  if (name == "Mul") {
+    result = 1;
+    for (const double x : a) result *= x;
+    return result;
+  }
+  if (name == "Max" && count > 0) return *std::max_element(a.begin(), a.end());
+  if (name == "Min" && count > 0) return *std::min_element(a.begin(), a.end());
+  if (count == 1) {
+    if (name == "Integer" || name == "ToFloat" || name == "Identity") return a[0];
+    if (name == "TruncToInt") return std::trunc(a[0]);
+    if (name == "FloorToInt") return std::floor(a[0]);
+    if (name == "CeilToInt") return std::ceil(a[0]);
+    if (name == "RoundToInt") return std::nearbyint(a[0]);
+    if (name == "OpaqueUnaryFn_sqrt") return std::sqrt(a[0]);
+  }
+  if (count == 2) {
+    if (name == "Pow" || name == "PowByNatural" || name == "FloatPow") return std::pow(a[0], a[1]);
+    if (a[1] != 0) {
+      if (name == "FloorDiv") return std::floor(a[0] / a[1]);
+      if (name == "CeilDiv") return std::ceil(a[0] / a[1]);
+      if (name == "CleanDiv" || name == "IntTrueDiv" || name == "FloatTrueDiv" || name == "Rational")
+        return a[0] / a[1];
+      if (name == "Mod" || name == "PythonMod") return floor_mod(a[0], a[1]);
+    }
+  }
+  if (count == 3 && name == "ModularIndexing" && a[1] != 0 && a[2] != 0)
+    return floor_mod(std::floor(a[0] / a[1]), a[2]);
+  return std::nullopt;
+}
 
 struct SizeExpression::Term {
   std::string name;  // of a function or symbol; empty: a number
@@ -148,41 +185,9 @@ double SizeExpression::value(const Term& term, const Symbols& symbols) {
   std::vector<double> a;
   a.reserve(term.arguments.size());
   for (const auto& argument : term.arguments) a.push_back(value(*argument, symbols));
-  const auto& name = term.name;
-  const auto count = a.size();
-  double result = 0;
-  if (name == "Add") {
-    for (const double x : a) result += x;
-    return result;
-  }
-  if (name == "Mul") {
-    result = 1;
-    for (const double x : a) result *= x;
-    return result;
-  }
-  if (name == "Max" && count > 0) return *std::max_element(a.begin(), a.end());
-  if (name == "Min" && count > 0) return *std::min_element(a.begin(), a.end());
-  if (count == 1) {
-    if (name == "Integer" || name == "ToFloat" || name == "Identity") return a[0];
-    if (name == "TruncToInt") return std::trunc(a[0]);
-    if (name == "FloorToInt") return std::floor(a[0]);
-    if (name == "CeilToInt") return std::ceil(a[0]);
-    if (name == "RoundToInt") return std::nearbyint(a[0]);
-    if (name == "OpaqueUnaryFn_sqrt") return std::sqrt(a[0]);
-  }
-  if (count == 2) {
-    if (name == "Pow" || name == "PowByNatural" || name == "FloatPow") return std::pow(a[0], a[1]);
-    if (a[1] != 0) {
-      if (name == "FloorDiv") return std::floor(a[0] / a[1]);
-      if (name == "CeilDiv") return std::ceil(a[0] / a[1]);
-      if (name == "CleanDiv" || name == "IntTrueDiv" || name == "FloatTrueDiv" || name == "Rational")
-        return a[0] / a[1];
-      if (name == "Mod" || name == "PythonMod") return floor_mod(a[0], a[1]);
-    }
-  }
-  if (count == 3 && name == "ModularIndexing" && a[1] != 0 && a[2] != 0)
-    return floor_mod(std::floor(a[0] / a[1]), a[2]);
-  throw not_understood(fmt::format("{} of {} values", name, count));
+  const auto found = function_of_sizes(term.name, a);
+  if (!found) throw not_understood(fmt::format("{} of {} values", term.name, a.size()));
+  return *found;
 }
 
 std::int64_t SizeExpression::evaluate(const Symbols& symbols) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,13 @@ namespace dtrain::models::exported {
 
 /// Values of the symbols that sizes are made of, such as the number of samples.
 using Symbols = std::map<std::string, std::int64_t>;
+
+/// The remainder as Python has it: of the sign of `b`.
+double floor_mod(double a, double b);
+
+/// A function of SymPy's or PyTorch's of sizes, by its name, such as FloorDiv; nothing where dtrain does not
+/// know it for so many values, and where it would divide by 0.
+std::optional<double> function_of_sizes(std::string_view name, std::span<const double> values);
 
 /// A size that may depend on the inputs' sizes, as torch.export writes it: SymPy's `srepr`, for example
 /// `Mul(Integer(2), Symbol('s77', positive=True, integer=True))`.

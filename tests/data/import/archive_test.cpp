@@ -47,10 +47,7 @@ class ArchiveTest : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder / "in" / "deep"); }
   void expect_refused(const std::string& words) {
-    const Error error = error_of([&] { all_of(folder / "in"); });
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_THAT(error.what(), HasSubstr(words));
-    EXPECT_FALSE(error.advice().empty());
+    testing::expect_data_error(error_of([&] { all_of(folder / "in"); }), words);
   }
   TemporaryFolder folder;
 };

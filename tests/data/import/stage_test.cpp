@@ -32,6 +32,7 @@ namespace dtrain::data {
 namespace {
 
 using testing::error_of;
+using testing::expect_data_error;
 using ::testing::HasSubstr;
 using testing::idx_bytes;
 using testing::TemporaryFolder;
@@ -61,12 +62,6 @@ class StageTest : public ::testing::Test {
     EXPECT_FALSE(std::filesystem::exists(given.data_root / (given.name + ".partial")));
     return error;
   }
-  void expect_data_error(const Error& error, const std::string& words) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_THAT(error.what(), HasSubstr(words));
-    EXPECT_FALSE(error.advice().empty());
-  }
-
   TemporaryFolder folder;
   h5::Library library;
 };

@@ -20,17 +20,11 @@ namespace dtrain::data {
 namespace {
 
 using testing::error_of;
-using ::testing::HasSubstr;
+using testing::expect_data_error;
 using testing::TemporaryFolder;
 
 class OpenColumnsTest : public ::testing::Test {
  protected:
-  static void expect_data_error(const Error& error, const std::string& words) {
-    EXPECT_EQ(error.code(), ExitCode::data);
-    EXPECT_THAT(error.what(), HasSubstr(words));
-    EXPECT_FALSE(error.advice().empty());
-  }
-
   TemporaryFolder folder;
   h5::Library library;
 };
