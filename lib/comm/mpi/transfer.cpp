@@ -8,6 +8,7 @@
 
 #include "comm/emulation/link_delays.hpp"
 #include "comm/mpi/mpi_check.hpp"
+#include "comm/mpi/ulfm.hpp"
 #include "comm/traffic.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -72,8 +73,11 @@ bool Transfer::test() {
   while (current() != MPI_REQUEST_NULL) {
     int complete = 0;
     MPI_Status status;
-    check_mpi(MPI_Test(&current(), &complete, &status),
-              direction_ == Direction::send ? "MPI_Test of a send" : "MPI_Test of a receive", channel_.comm);
+    if (direction_ == Direction::send) {
+      check_mpi(ulfm::test_send(&current(), &complete), "a send", channel_.comm);
+    } else {
+      check_mpi(MPI_Test(&current(), &complete, &status), "MPI_Test of a receive", channel_.comm);
+    }
     if (complete == 0) return false;
     if (direction_ == Direction::receive) check_count(status);
     const std::size_t piece = piece_at(done_);
@@ -112,9 +116,12 @@ void Transfer::check_count(const MPI_Status& status) const {
 
 Transfer::~Transfer() {
   const auto give_up = [this](MPI_Request& request) {
-    if (request == MPI_REQUEST_NULL) return;
-    if (direction_ == Direction::receive) MPI_Cancel(&request);
-    abandon(request, data_, bytes_, owner_);
+    if (direction_ == Direction::send) {
+      abandon_send(request, data_, bytes_, owner_);
+    } else if (request != MPI_REQUEST_NULL) {
+      MPI_Cancel(&request);
+      abandon(request, data_, bytes_, owner_);
+    }
   };
   give_up(first_);
   for (MPI_Request& request : more_) give_up(request);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <numeric>
+#include <type_traits>
 
 #include "core/clock.hpp"
 #include "core/wait_until.hpp"
@@ -12,18 +13,41 @@ namespace dtrain::comm::ulfm {
 namespace {
 
 /// MPICH has functions of these names too, some of which end the process: "Assertion failed".
-void* find([[maybe_unused]] const char* name) {
+template <typename... Arguments>
+auto find([[maybe_unused]] const char* name) {
+  using Function = int (*)(Arguments...);
 #ifdef OPEN_MPI
-  return dlsym(RTLD_DEFAULT, name);
+  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 #else
-  return nullptr;
+  return Function{};
 #endif
 }
 
+struct Functions {
+  int (*revoke)(MPI_Comm) = find<MPI_Comm>("MPIX_Comm_revoke");
+  int (*is_revoked)(MPI_Comm, int*) = find<MPI_Comm, int*>("MPIX_Comm_is_revoked");
+  int (*shrink)(MPI_Comm, MPI_Comm*) = find<MPI_Comm, MPI_Comm*>("MPIX_Comm_shrink");
+  int (*get_failed)(MPI_Comm, MPI_Group*) = find<MPI_Comm, MPI_Group*>("MPIX_Comm_get_failed");
+};
+
+const Functions& functions() {
+  static const Functions found;
+  return found;
+}
+
 template <typename... Arguments>
-int call(const char* name, Arguments... arguments) {
-  const auto function = reinterpret_cast<int (*)(Arguments...)>(find(name));
+int call(int (*function)(Arguments...), std::type_identity_t<Arguments>... arguments) {
   return function == nullptr ? MPI_ERR_OTHER : function(arguments...);
+}
+
+/// Whether MPI knows of a rank that is gone.
+bool any_gone() {
+  MPI_Group failed = MPI_GROUP_NULL;
+  if (call(functions().get_failed, MPI_COMM_WORLD, &failed) != MPI_SUCCESS) return false;
+  int count = 0;
+  MPI_Group_size(failed, &count);
+  MPI_Group_free(&failed);
+  return count > 0;
 }
 
 std::vector<int> first_ranks_of(MPI_Group group, const std::vector<int>& places) {
@@ -38,12 +62,12 @@ std::vector<int> first_ranks_of(MPI_Group group, const std::vector<int>& places)
 
 }  // namespace
 
-bool available() { return find("MPIX_Comm_shrink") != nullptr; }
+bool available() { return functions().shrink != nullptr; }
 
-int revoke(MPI_Comm comm) { return call("MPIX_Comm_revoke", comm); }
-int is_revoked(MPI_Comm comm, int* flag) { return call("MPIX_Comm_is_revoked", comm, flag); }
-int shrink(MPI_Comm comm, MPI_Comm* left) { return call("MPIX_Comm_shrink", comm, left); }
-int get_failed(MPI_Comm comm, MPI_Group* failed) { return call("MPIX_Comm_get_failed", comm, failed); }
+int revoke(MPI_Comm comm) { return call(functions().revoke, comm); }
+int is_revoked(MPI_Comm comm, int* flag) { return call(functions().is_revoked, comm, flag); }
+int shrink(MPI_Comm comm, MPI_Comm* left) { return call(functions().shrink, comm, left); }
+int get_failed(MPI_Comm comm, MPI_Group* failed) { return call(functions().get_failed, comm, failed); }
 
 std::vector<int> gone(MPI_Comm comm) {
   MPI_Group failed = MPI_GROUP_NULL;
@@ -57,6 +81,21 @@ std::vector<int> gone(MPI_Comm comm) {
   return ranks;
 }
 
+int test_send(MPI_Request* request, int* complete) {
+  MPI_Status status;
+  if (!available()) return MPI_Test(request, complete, MPI_STATUS_IGNORE);
+  MPI_Request_get_status(*request, complete, &status);
+  int cancelled = 0;
+  if (*complete == 0 && any_gone()) {
+    MPI_Cancel(request);  // without effect where the receiver is there
+    MPI_Request_get_status(*request, complete, &status);
+    if (*complete != 0) MPI_Test_cancelled(&status, &cancelled);
+  }
+  if (*complete == 0) return MPI_SUCCESS;
+  const int code = MPI_Test(request, complete, MPI_STATUS_IGNORE);
+  return cancelled != 0 ? MPI_ERR_OTHER : code;
+}
+
 int first_rank_of(MPI_Comm comm, int rank) {
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm_group(comm, &group);
@@ -65,13 +104,13 @@ int first_rank_of(MPI_Comm comm, int rank) {
   return ranks.front();
 }
 
-// Without the probe MPI reported nothing. Probing a communicator that another rank has revoked drives
-// nothing; that it is revoked says enough.
+// Without the probe MPI reported nothing. It drives MPI only where it finds nothing: not on a communicator
+// that is revoked, and not where a message waits. No message comes on MPI_COMM_SELF.
 bool learns_of_loss(MPI_Comm comm, double within_s) {
   return wait_until(steady_s() + within_s, std::chrono::milliseconds(1), [comm] {
     int flag = 0;
     if (is_revoked(comm, &flag) == MPI_SUCCESS && flag != 0) return true;
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
     return !gone(comm).empty();
   });
 }

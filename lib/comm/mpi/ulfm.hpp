@@ -16,6 +16,12 @@ int is_revoked(MPI_Comm comm, int* flag);
 int shrink(MPI_Comm comm, MPI_Comm* left);
 int get_failed(MPI_Comm comm, MPI_Group* failed);
 
+/// As MPI_Test, of a send; an error says that its receiver is gone. Open MPI (to 5.0.11) ends the process
+/// where MPI_Test has given up such a send and shared memory then tells that it was read after all ("Send
+/// error after request freed"). Here it is cancelled first, which ends it without an error that could come
+/// too late.
+int test_send(MPI_Request* request, int* complete);
+
 /// Ranks of `comm` that MPI knows to be gone, as MPI_COMM_WORLD names them.
 std::vector<int> gone(MPI_Comm comm);
 /// A rank of `comm` as MPI_COMM_WORLD names it.

@@ -4,12 +4,30 @@
 #include <utility>
 #include <vector>
 
+#include "comm/mpi/ulfm.hpp"
+
 namespace dtrain::comm {
 namespace {
 
 // More than the one that a call adds, so that settled ones leave faster than others come. All of them at each
 // call would be n * n tests for n requests: a message of thousands of pieces would keep its rank for minutes.
 constexpr int kTestedPerCall = 2;
+
+struct Entry {
+  MPI_Request request;
+  bool is_send;
+  const std::byte* data;
+  std::size_t bytes;
+  Owner owner;
+};
+
+/// Whether MPI is done with it.
+bool test(Entry& entry) {
+  int complete = 0;
+  const int code = entry.is_send ? ulfm::test_send(&entry.request, &complete)
+                                 : MPI_Test(&entry.request, &complete, MPI_STATUS_IGNORE);
+  return complete != 0 || (code != MPI_SUCCESS && entry.request == MPI_REQUEST_NULL);
+}
 
 /// Lives as long as the process: MPI may write to it at any time.
 class Unsettled {
@@ -19,9 +37,9 @@ class Unsettled {
     return *unsettled;
   }
 
-  void add(MPI_Request request, const void* data, std::size_t bytes, Owner owner) {
+  void add(Entry entry) {
     const std::scoped_lock lock(mutex_);
-    entries_.push_back({request, static_cast<const std::byte*>(data), bytes, std::move(owner)});
+    entries_.push_back(std::move(entry));
     test_some();
   }
 
@@ -45,20 +63,10 @@ class Unsettled {
   }
 
  private:
-  struct Entry {
-    MPI_Request request;
-    const std::byte* data;
-    std::size_t bytes;
-    Owner owner;
-  };
-
   static bool is_settled(Entry& entry) {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (finalised != 0) return false;
-    int complete = 0;
-    const bool failed = MPI_Test(&entry.request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS;
-    return complete != 0 || (failed && entry.request == MPI_REQUEST_NULL);
+    return finalised == 0 && test(entry);
   }
 
   void forget(std::size_t i) {
@@ -83,14 +91,21 @@ class Unsettled {
   std::size_t next_ = 0;
 };
 
+void give_up(Entry entry) {
+  if (entry.request == MPI_REQUEST_NULL || test(entry)) return;
+  Unsettled::of_process().add(std::move(entry));
+}
+
 }  // namespace
 
 void abandon(MPI_Request& request, const void* data, std::size_t bytes, Owner owner) noexcept {
-  if (request == MPI_REQUEST_NULL) return;
-  int complete = 0;
-  MPI_Test(&request, &complete, MPI_STATUS_IGNORE);
-  if (request == MPI_REQUEST_NULL) return;
-  Unsettled::of_process().add(std::exchange(request, MPI_REQUEST_NULL), data, bytes, std::move(owner));
+  give_up({request, false, static_cast<const std::byte*>(data), bytes, std::move(owner)});
+  request = MPI_REQUEST_NULL;
+}
+
+void abandon_send(MPI_Request& request, const void* data, std::size_t bytes, Owner owner) noexcept {
+  give_up({request, true, static_cast<const std::byte*>(data), bytes, std::move(owner)});
+  request = MPI_REQUEST_NULL;
 }
 
 bool in_use(const void* data, std::size_t bytes) noexcept {

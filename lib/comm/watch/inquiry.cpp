@@ -10,9 +10,11 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "comm/mpi/ulfm.hpp"
+#include "comm/mpi/unsettled.hpp"
 #include "core/clock.hpp"
 #include "core/counted.hpp"
 
@@ -117,7 +119,7 @@ void Inquiry::answer_one(int asker) const {
 }
 
 std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) const {
-  const auto message = packed(overdue, limit_s);
+  const auto message = std::make_shared<const std::vector<std::byte>>(packed(overdue, limit_s));
   const int here = nodes_[static_cast<std::size_t>(world_.rank())];
   std::map<int, std::vector<int>> unanswered;  // node -> members on it
   for (const int member : overdue.peer >= 0 ? std::vector<int>{overdue.peer} : *overdue.members) {
@@ -127,7 +129,7 @@ std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) cons
   std::vector<MPI_Request> requests;
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (!unanswered.contains(nodes_[static_cast<std::size_t>(rank)])) continue;
-    MPI_Isend(message.data(), static_cast<int>(message.size()), MPI_BYTE, rank, kQuestion, world_.handle(),
+    MPI_Isend(message->data(), static_cast<int>(message->size()), MPI_BYTE, rank, kQuestion, world_.handle(),
               &requests.emplace_back());
   }
   std::vector<std::string> findings;
@@ -151,13 +153,8 @@ std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) cons
     findings.push_back(fmt::format("node {} does not answer ({}): it or the link to it is down", node,
                                    numbered("rank", members)));
   }
-  for (MPI_Request& request : requests) {  // of ranks that take no messages any more
-    int done = 0;
-    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
-      MPI_Cancel(&request);
-      MPI_Request_free(&request);
-    }
-  }
+  // Of ranks that take no messages any more.
+  for (MPI_Request& request : requests) abandon_send(request, message->data(), message->size(), message);
   return findings;
 }
 

@@ -1,14 +1,22 @@
 // One rank kills itself in the middle of a run; the others report what they learnt and end without MPI.
-//   death_program WHERE    all_reduce (shared memory), ring (messages), send, barrier, idle
+//   death_program WHERE    all_reduce (shared memory), ring (messages), send, barrier, received (what it had
+//                          been sent, of which the sender has seen nothing yet)
 // Prints `survivor RANK after SECONDS: TEXT`, where the clock starts when the others stop hearing from it.
+#include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/groups.hpp"
+#include "comm/mpi/mpi_check.hpp"
 #include "comm/mpi/mpi_environment.hpp"
+#include "comm/mpi/transfer.hpp"
+#include "comm/mpi/unsettled.hpp"
 #include "comm/survey/discover.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -38,6 +46,46 @@ void communicate(comm::Groups& groups, const std::string& where, std::vector<flo
   }
 }
 
+/// The last rank receives what rank 0 has sent, and dies. Rank 0 looks a moment later: often it hears of the
+/// death before MPI has looked at all the news that the messages were read, which then tells it of sends that
+/// it has given up. The two are kept apart by sleep, since every other wait would look; on a machine too busy
+/// for that, or where MPI cannot read another process's memory, the case is an easier one.
+void die_having_received(const comm::Communicator& world) {
+  using namespace std::chrono_literals;
+  constexpr int kMessages = 90;
+  const auto start = std::chrono::steady_clock::now();
+  const int victim = world.size() - 1;
+  const bool dies = world.rank() == victim;
+  const comm::Channel channel{.comm = world.handle(), .tag = 7};
+  const auto data = std::make_shared<std::vector<std::byte>>(20'000);  // longer than what MPI sends unasked
+  if (dies) std::this_thread::sleep_until(start + 200ms);
+  std::vector<comm::Transfer> transfers;
+  for (int i = 0; i < kMessages; ++i) {
+    transfers.push_back(dies ? comm::Transfer::receive(channel, data->data(), data->size(), 0, data)
+                             : comm::Transfer::send(channel, data->data(), data->size(), victim, data));
+  }
+  if (dies) {
+    bool complete = false;
+    while (!complete && std::chrono::steady_clock::now() < start + 500ms) {
+      complete = true;
+      for (comm::Transfer& transfer : transfers) complete = transfer.test() && complete;
+    }
+    std::raise(SIGKILL);
+  }
+  std::this_thread::sleep_until(start + 1200ms);
+  for (int looks = 0; looks < 1000 && !transfers.empty(); ++looks) {
+    try {
+      if (transfers.back().test()) transfers.pop_back();
+    } catch (const Error&) {
+      transfers.pop_back();
+    }
+  }
+  transfers.clear();
+  while (std::chrono::steady_clock::now() < start + 1700ms) {
+    static_cast<void>(comm::in_use(data->data(), data->size()));  // looks on
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -57,6 +105,12 @@ int main(int argc, char** argv) {
   const int victim = world.size() - 1;
   double last_s = steady_s();
   try {
+    if (where == "received") {
+      die_having_received(world);
+      last_s = steady_s();
+      comm::check_losses(world.handle(), "messages to a rank that is gone", 5);
+      throw Error("the death was not noticed", {.subject = "MPI"});
+    }
     for (int round = 0;; ++round) {
       if (round == 50 && world.rank() == victim) std::raise(SIGKILL);
       communicate(groups, where, values);

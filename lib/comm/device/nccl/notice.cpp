@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "comm/mpi/mpi_check.hpp"
+#include "comm/mpi/ulfm.hpp"
+#include "comm/mpi/unsettled.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -27,14 +29,19 @@ Notice Notice::from(const Communicator& pair, int peer) {
 }
 
 Notice::~Notice() {
-  if (request_ == MPI_REQUEST_NULL) return;
-  if (is_received_) MPI_Cancel(&request_);
-  MPI_Request_free(&request_);
+  if (!is_received_) {
+    abandon_send(request_, nullptr, 0, {});
+  } else if (request_ != MPI_REQUEST_NULL) {
+    MPI_Cancel(&request_);
+    abandon(request_, nullptr, 0, {});
+  }
 }
 
 bool Notice::test() {
   int complete = 0;
-  check_mpi(MPI_Test(&request_, &complete, MPI_STATUS_IGNORE), "MPI_Test of a notice", pair_);
+  check_mpi(is_received_ ? MPI_Test(&request_, &complete, MPI_STATUS_IGNORE)
+                         : ulfm::test_send(&request_, &complete),
+            "MPI_Test of a notice", pair_);
   return complete != 0;
 }
 
