@@ -239,6 +239,14 @@ void Model::to(at::ScalarType dtype, at::Device device) {
     parameter->value =
         at::empty_like(parameter->value, options).detach().set_requires_grad(!parameter->frozen);
   }
+  // A layer without parameters, in a stage of its own, takes the type from those of the others.
+  for (const auto& layer : layers_) {
+    for (Parameter& other : layer->parameters()) {
+      if (!other.value.is_meta()) continue;
+      other.value =
+          at::empty_like(other.value, other.value.options().dtype(dtype)).set_requires_grad(!other.frozen);
+    }
+  }
   for (Buffer* buffer : buffers()) {
     const auto type = buffer->value.scalar_type();
     const bool exact = buffer->update == Buffer::Update::constant && type == at::kDouble;

@@ -304,6 +304,15 @@ TEST(ExportedModelTest, AFirstLayerWithoutParametersComputesInTheRunsType) {
   EXPECT_EQ(found.gradients.at("fc.weight").scalar_type(), at::kDouble);
 }
 
+TEST(ExportedModelTest, ThatLayerAloneInAStageDoesSoToo) {
+  const auto model = registration(program("real_ids")).make(texts(5), {});
+  model->hold({0});
+  model->to(at::kDouble, at::kCPU);
+  model->initialise(1);
+  const at::NoGradGuard no_gradients;
+  EXPECT_EQ(model->layers()[0]->run(inputs_of(texts(5), 4), {}).at(0).scalar_type(), at::kDouble);
+}
+
 TEST(ExportedModelTest, RefusesLimitsOfTheBatchAndWarnsOfOtherConditions) {
   for (const auto& [name, takes] : {std::pair("branch_on_batch", "2 to 8"), std::pair("limited", "2 to 64"),
                                     std::pair("large_batches", "at least 4")}) {
