@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "comm/mpi/mpi_check.hpp"
+#include "comm/mpi/ulfm.hpp"
 #include "comm/watch/flight_recorder.hpp"
 #include "comm/watch/health.hpp"
 #include "comm/watch/inquiry.hpp"
@@ -17,18 +17,6 @@
 #include "core/wait_until.hpp"
 
 namespace dtrain::comm {
-namespace {
-
-/// MPI moves only in calls to it. What it still owes peers, such as the answer that ends their sends or what
-/// did not fit into a socket, must leave also while this rank waits for nothing but the other ranks of its
-/// node.
-void let_mpi_go_on() {
-  int there = 0;
-  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
-}
-
-}  // namespace
-
 std::uint64_t InFlight::add(std::unique_ptr<Operation> operation) {
   entries_.push_back({.operation = std::move(operation)});
   if (Entry& entry = entries_.back(); records(entry))
@@ -136,7 +124,7 @@ void InFlight::drop(const Error& error) noexcept {
 }
 
 void InFlight::check_limits() {
-  let_mpi_go_on();
+  ulfm::let_mpi_go_on();  // also while this rank waits for nothing but the other ranks of its node
   try {
     health_.check();
     const double now_s = time_.look();

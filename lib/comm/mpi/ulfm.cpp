@@ -73,6 +73,13 @@ int is_revoked(MPI_Comm comm, int* flag) { return call(functions().is_revoked, c
 int shrink(MPI_Comm comm, MPI_Comm* left) { return call(functions().shrink, comm, left); }
 int get_failed(MPI_Comm comm, MPI_Group* failed) { return call(functions().get_failed, comm, failed); }
 
+// A probe drives MPI where it finds nothing: not on a communicator that is revoked, and not where a message
+// waits. No message comes on MPI_COMM_SELF.
+void let_mpi_go_on() {
+  int there = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);
+}
+
 std::vector<int> gone(MPI_Comm comm) {
   MPI_Group failed = MPI_GROUP_NULL;
   if (get_failed(comm, &failed) != MPI_SUCCESS) return {};
@@ -108,13 +115,11 @@ int first_rank_of(MPI_Comm comm, int rank) {
   return ranks.front();
 }
 
-// Without the probe MPI reported nothing. It drives MPI only where it finds nothing: not on a communicator
-// that is revoked, and not where a message waits. No message comes on MPI_COMM_SELF.
 bool learns_of_loss(MPI_Comm comm, double within_s) {
   return wait_until(steady_s() + within_s, std::chrono::milliseconds(1), [comm] {
     int flag = 0;
     if (is_revoked(comm, &flag) == MPI_SUCCESS && flag != 0) return true;
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+    let_mpi_go_on();
     return !gone(comm).empty();
   });
 }

@@ -22,6 +22,10 @@ int get_failed(MPI_Comm comm, MPI_Group* failed);
 /// too late.
 int test_send(MPI_Request* request, int* complete);
 
+/// MPI moves only in calls to it: without this one it reports no death, and what it still owes peers, such as
+/// the answer that ends their sends or what did not fit into a socket, does not leave.
+void let_mpi_go_on();
+
 /// Ranks of `comm` that MPI knows to be gone, as MPI_COMM_WORLD names them.
 std::vector<int> gone(MPI_Comm comm);
 /// A rank of `comm` as MPI_COMM_WORLD names it.
