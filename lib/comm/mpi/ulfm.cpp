@@ -41,17 +41,15 @@ int call(int (*function)(Arguments...), std::type_identity_t<Arguments>... argum
   return function == nullptr ? MPI_ERR_OTHER : function(arguments...);
 }
 
-/// Whether MPI knows of a rank that is gone. Asks it at every 16th call only: a wait looks often, and the
-/// question takes as long as the look.
+std::atomic<bool> some_are_gone = false;  // as gone() has found
+
+/// Asks MPI at every 16th call only, until a rank is gone: a wait looks often, and the question takes as long
+/// as the look.
 bool any_gone() {
   static std::atomic<unsigned> calls = 0;
-  if (calls.fetch_add(1, std::memory_order_relaxed) % 16 != 0) return false;
-  MPI_Group failed = MPI_GROUP_NULL;
-  if (call(functions().get_failed, MPI_COMM_WORLD, &failed) != MPI_SUCCESS) return false;
-  int count = 0;
-  MPI_Group_size(failed, &count);
-  MPI_Group_free(&failed);
-  return count > 0;
+  if (!some_are_gone && calls.fetch_add(1, std::memory_order_relaxed) % 16 == 0)
+    static_cast<void>(gone(MPI_COMM_WORLD));
+  return some_are_gone;
 }
 
 std::vector<int> first_ranks_of(MPI_Group group, const std::vector<int>& places) {
@@ -85,6 +83,7 @@ std::vector<int> gone(MPI_Comm comm) {
   if (get_failed(comm, &failed) != MPI_SUCCESS) return {};
   int count = 0;
   MPI_Group_size(failed, &count);
+  if (count > 0) some_are_gone = true;
   std::vector<int> places(static_cast<std::size_t>(count));
   std::iota(places.begin(), places.end(), 0);
   const auto ranks = first_ranks_of(failed, places);
