@@ -851,7 +851,7 @@ def main(arguments=None):
         return 2
     numbers = sum(value.numel() for value in program.parameters())
     nodes = sum(node.op == "call_function" for node in program.graph.nodes)
-    print(f"{given.out}: {numbers:,} parameters, {nodes} operations; next: ./dtrain --model {given.out}"
+    print(f"{given.out}: {numbers:,} parameters, {nodes} operations; next: ./dtrain --model {given.out} --dataset NAME"
           f"{' --loss model' if given.loss == 'model' else ''}")
     return 0
 

@@ -13,6 +13,7 @@
 # job goes back to the queue and on from its newest checkpoint.
 #   sbatch jobs/multinode_vgg11.sh       from the checkout; further options go to dtrain; jobs/launch.sh has the variables
 #   DATASET=synthetic sbatch jobs/multinode_vgg11.sh --limit-steps 20        needs no dataset; else data/fetch.sh cifar10
+#   DATASET [cifar10], DATA_ROOT [data/staged], MESH [data=NODES,pipe=RANKS of a node], CHECKPOINT_EVERY [10min]
 set -euo pipefail
 top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''
 [[ -e $top/jobs/launch.sh ]] || top=${SLURM_SUBMIT_DIR:-$PWD}  # in the queue this is a copy, elsewhere

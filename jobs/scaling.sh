@@ -9,7 +9,7 @@
 # The same training on 1, 2, 4, ... nodes, up to those of the job, at equal global batch: a run each in
 # OUTPUT/scaling-JOB/nodes-N, and the scaling notebook over them as scaling.html, its figures beside it.
 #   sbatch --nodes=8 jobs/scaling.sh --limit-steps 200          from the checkout; further options go to dtrain
-#   NODE_COUNTS="1 3" DATASET=synthetic sbatch jobs/scaling.sh  needs no dataset; CONFIG: another configuration file
+#   NODE_COUNTS="1 3" DATASET=synthetic sbatch jobs/scaling.sh  needs no dataset; CONFIG: another file; DATA_ROOT: folder of datasets
 # A job that comes back from the queue does not repeat what is complete; jobs/launch.sh has the other variables.
 set -euo pipefail
 top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) || top=''

@@ -133,9 +133,9 @@ std::vector<Option> declare() {
   };
   of_strategy(
       "compression", "none|fp16|bf16|int8|powersgd=R|topk=F|auto",
-      "how gradients travel between nodes (ddp, zero1; the first three also zero2, zero3 within nodes): in "
-      "16 or 8 bits, rounded by chance; as factors of rank R; the share F of them that is largest; auto: as "
-      "is fastest",
+      "how gradients travel between nodes (ddp, zero1; fp16, bf16 and int8 also with zero2 and zero3 by "
+      "--shard-within node). fp16, bf16, int8: in 16 or 8 bits, rounded by chance; powersgd: as factors of "
+      "rank R; topk: the share F of them that is largest; auto: as is fastest",
       "", [](auto& c) -> auto& { return c.strategy_options.compression; });
   // Not written unless it is wanted: a file of a usual run serves with any strategy.
   all.back().toml = [](const RunConfig& c) {
@@ -368,7 +368,8 @@ std::vector<Option> declare() {
       "limit-steps", "N", "end after N steps in total; 0: no limit", "",
       [](auto& c) -> auto& { return c.limit_steps; });
   add(
-      "exit-after", "TIME", "stop with a checkpoint after this time, such as 55min", "",
+      "exit-after", "TIME",
+      "stop with a checkpoint after this time: a number of s, min, h or d, such as 55min", "",
       [](auto& c) -> auto& { return c.exit_after; });
   add(
       "optimizer", "sgd|adam|adamw", "the rule of updates", by_model,
@@ -520,8 +521,8 @@ std::vector<Option> declare() {
       "", [](auto& c) -> auto& { return c.replicate; });
   add(
       "verify-every", "N",
-      "steps between comparisons of the ranks' weights; also compares all calls between nodes; 0: never: "
-      "where memory or a GPU is suspected",
+      "compare the ranks' weights every N steps, and all calls between nodes, to find a faulty memory or "
+      "GPU; 0: never",
       "", [](auto& c) -> auto& { return c.verify_every; });
   add(
       "inject", "FAULT", "inject a fault, such as kill:rank=1,phase=backward,step=7", "none",
@@ -549,7 +550,8 @@ std::vector<Option> declare() {
       "also forgets the optimizer's state",
       "", [](auto& c) -> auto& { return c.output.optimizer_state; });
   add(
-      "checkpoint-every", "end|INTERVAL", "interval, such as 500steps, 1epoch or 10min; end: only at the end",
+      "checkpoint-every", "end|INTERVAL",
+      "interval, such as 500steps, 1epoch, 10min or 2h; end: only at the end",
       "1epoch, where it takes at most 2 % of the time",
       [](auto& c) -> auto& { return c.output.checkpoint_every; });
   // Not written unless it was given: then it is kept to, whatever time it takes.

@@ -111,6 +111,17 @@ void print_once(const std::vector<SentDismissal>& all, const std::vector<int>& f
 /// a limit they are as many as fit into 16 MiB.
 void lift_limit_of_lent_fragments() { ::setenv("OMPI_MCA_btl_sm_free_list_max", "-1", 0); }
 
+/// Open MPI 5 writes the pieces of long messages over TCP as "put": where the connection of one breaks, it
+/// sends news of that on the same connection, whose lock it holds, and never comes back. As plain pieces it
+/// does not.
+void send_plain_pieces_over_tcp() {
+  ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0);
+}
+
+/// Open MPI's collectives by node ("han") make communicators of their own in each communicator of several
+/// nodes, and the process crashes where a death is heard of while one is made.
+void make_no_communicators_by_node() { ::setenv("OMPI_MCA_coll", "^han,hcoll,portals4", 0); }
+
 /// Whatever happens meanwhile. `words`: said before that, early if the others do not come; null: none.
 void exit_in(std::chrono::seconds time, int exit_code, std::shared_ptr<OwnWords> words = nullptr) {
   std::thread([time, exit_code, words = std::move(words)] {
@@ -147,7 +158,13 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, doubl
     : exceptions_(std::uncaught_exceptions()), limit_s_(limit_s) {
   // What Open MPI sends by TCP to a rank that was just killed raises it, and would take this rank along.
   std::signal(SIGPIPE, SIG_IGN);
-  if (recovery == Recovery::on) lift_limit_of_lent_fragments();
+  if (recovery == Recovery::on) {
+    lift_limit_of_lent_fragments();
+    if (std::getenv("OMPI_MCA_mpi_ft_enable") != nullptr) {  // as mpirun --with-ft ulfm sets it
+      send_plain_pieces_over_tcp();
+      make_no_communicators_by_node();
+    }
+  }
   const Deadline deadline(limit_s, "the start of MPI");
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

@@ -74,7 +74,7 @@ bool Transfer::test() {
     int complete = 0;
     MPI_Status status;
     if (direction_ == Direction::send) {
-      check_mpi(ulfm::test_send(&current(), &complete), "a send", channel_.comm);
+      check_mpi(ulfm::test_send(&current(), &complete, channel_.comm, peer_), "a send", channel_.comm);
     } else {
       check_mpi(MPI_Test(&current(), &complete, &status), "MPI_Test of a receive", channel_.comm);
     }
@@ -117,7 +117,7 @@ void Transfer::check_count(const MPI_Status& status) const {
 Transfer::~Transfer() {
   const auto give_up = [this](MPI_Request& request) {
     if (direction_ == Direction::send) {
-      abandon_send(request, data_, bytes_, owner_);
+      abandon_send(request, {channel_.comm, peer_}, data_, bytes_, owner_);
     } else if (request != MPI_REQUEST_NULL) {
       MPI_Cancel(&request);
       abandon(request, data_, bytes_, owner_);

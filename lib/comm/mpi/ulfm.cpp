@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <numeric>
@@ -41,17 +42,6 @@ int call(int (*function)(Arguments...), std::type_identity_t<Arguments>... argum
   return function == nullptr ? MPI_ERR_OTHER : function(arguments...);
 }
 
-std::atomic<bool> some_are_gone = false;  // as gone() has found
-
-/// Asks MPI at every 16th call only, until a rank is gone: a wait looks often, and the question takes as long
-/// as the look.
-bool any_gone() {
-  static std::atomic<unsigned> calls = 0;
-  if (!some_are_gone && calls.fetch_add(1, std::memory_order_relaxed) % 16 == 0)
-    static_cast<void>(gone(MPI_COMM_WORLD));
-  return some_are_gone;
-}
-
 std::vector<int> first_ranks_of(MPI_Group group, const std::vector<int>& places) {
   std::vector<int> ranks(places.size());
   if (places.empty()) return ranks;
@@ -83,7 +73,6 @@ std::vector<int> gone(MPI_Comm comm) {
   if (get_failed(comm, &failed) != MPI_SUCCESS) return {};
   int count = 0;
   MPI_Group_size(failed, &count);
-  if (count > 0) some_are_gone = true;
   std::vector<int> places(static_cast<std::size_t>(count));
   std::iota(places.begin(), places.end(), 0);
   const auto ranks = first_ranks_of(failed, places);
@@ -91,27 +80,28 @@ std::vector<int> gone(MPI_Comm comm) {
   return ranks;
 }
 
-int test_send(MPI_Request* request, int* complete) {
-  MPI_Status status;
-  if (!available()) return MPI_Test(request, complete, MPI_STATUS_IGNORE);
-  MPI_Request_get_status(*request, complete, &status);
-  int cancelled = 0;
-  if (*complete == 0 && any_gone()) {
-    MPI_Cancel(request);  // without effect where the receiver is there
-    MPI_Request_get_status(*request, complete, &status);
-    if (*complete != 0) MPI_Test_cancelled(&status, &cancelled);
-  }
-  if (*complete == 0) return MPI_SUCCESS;
-  const int code = MPI_Test(request, complete, MPI_STATUS_IGNORE);
-  return cancelled != 0 ? MPI_ERR_OTHER : code;
-}
-
 int first_rank_of(MPI_Comm comm, int rank) {
   MPI_Group group = MPI_GROUP_NULL;
-  MPI_Comm_group(comm, &group);
+  if (MPI_Comm_group(comm, &group) != MPI_SUCCESS) return -1;
   const auto ranks = first_ranks_of(group, {rank});
   MPI_Group_free(&group);
   return ranks.front();
+}
+
+bool is_gone(MPI_Comm comm, int rank) {
+  const auto all = gone(comm);
+  return !all.empty() && std::ranges::find(all, first_rank_of(comm, rank)) != all.end();
+}
+
+// A wait looks often, and the question takes as long as the look.
+int test_send(MPI_Request* request, int* complete, MPI_Comm comm, int receiver) {
+  static std::atomic<unsigned> looks = 0;
+  if (!available()) return MPI_Test(request, complete, MPI_STATUS_IGNORE);
+  MPI_Request_get_status(*request, complete, MPI_STATUS_IGNORE);
+  if (*complete != 0) return MPI_Test(request, complete, MPI_STATUS_IGNORE);
+  if (looks.fetch_add(1, std::memory_order_relaxed) % 16 != 0 || !is_gone(comm, receiver)) return MPI_SUCCESS;
+  *request = MPI_REQUEST_NULL;
+  return MPI_ERR_OTHER;
 }
 
 bool learns_of_loss(MPI_Comm comm, double within_s) {

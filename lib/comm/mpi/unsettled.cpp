@@ -16,6 +16,7 @@ constexpr int kTestedPerCall = 2;
 struct Entry {
   MPI_Request request;
   bool is_send;
+  int receiver;  // of a send, as MPI_COMM_WORLD names it
   const std::byte* data;
   std::size_t bytes;
   Owner owner;
@@ -24,7 +25,7 @@ struct Entry {
 /// Whether MPI is done with it.
 bool test(Entry& entry) {
   int complete = 0;
-  const int code = entry.is_send ? ulfm::test_send(&entry.request, &complete)
+  const int code = entry.is_send ? ulfm::test_send(&entry.request, &complete, MPI_COMM_WORLD, entry.receiver)
                                  : MPI_Test(&entry.request, &complete, MPI_STATUS_IGNORE);
   return complete != 0 || (code != MPI_SUCCESS && entry.request == MPI_REQUEST_NULL);
 }
@@ -92,20 +93,23 @@ class Unsettled {
 };
 
 void give_up(Entry entry) {
-  if (entry.request == MPI_REQUEST_NULL || test(entry)) return;
-  Unsettled::of_process().add(std::move(entry));
+  if (!test(entry)) Unsettled::of_process().add(std::move(entry));
 }
 
 }  // namespace
 
 void abandon(MPI_Request& request, const void* data, std::size_t bytes, Owner owner) noexcept {
-  give_up({request, false, static_cast<const std::byte*>(data), bytes, std::move(owner)});
-  request = MPI_REQUEST_NULL;
+  const MPI_Request left = std::exchange(request, MPI_REQUEST_NULL);
+  if (left == MPI_REQUEST_NULL) return;
+  give_up({left, false, 0, static_cast<const std::byte*>(data), bytes, std::move(owner)});
 }
 
-void abandon_send(MPI_Request& request, const void* data, std::size_t bytes, Owner owner) noexcept {
-  give_up({request, true, static_cast<const std::byte*>(data), bytes, std::move(owner)});
-  request = MPI_REQUEST_NULL;
+void abandon_send(MPI_Request& request, Receiver receiver, const void* data, std::size_t bytes,
+                  Owner owner) noexcept {
+  const MPI_Request left = std::exchange(request, MPI_REQUEST_NULL);
+  if (left == MPI_REQUEST_NULL || ulfm::is_gone(receiver.comm, receiver.rank)) return;
+  const int rank = ulfm::first_rank_of(receiver.comm, receiver.rank);
+  give_up({left, true, rank, static_cast<const std::byte*>(data), bytes, std::move(owner)});
 }
 
 bool in_use(const void* data, std::size_t bytes) noexcept {

@@ -25,7 +25,7 @@ constexpr int kQuestion = 1;
 constexpr int kAnswer = 2;
 constexpr auto kLooks = std::chrono::milliseconds(100);
 constexpr double kPatienceS = 3.0;
-// What MPI sends without waiting for the receiver, which may have lost its patience.
+// What MPI sends without waiting for the receiver.
 constexpr std::size_t kMostAnswerBytes = 3500;
 
 /// The label of the operation, as bytes; the members follow it.
@@ -112,10 +112,15 @@ void Inquiry::answer_one(int asker) const {
                       .peer = question.peer,
                       .count = question.count,
                       .type = question.type};
-  std::string text = fmt::format(
-      "{}", fmt::join(recorder_.findings(overdue, question.limit_s, FlightRecorder::Asker::elsewhere), "; "));
-  text.resize(std::min(text.size(), kMostAnswerBytes));
-  MPI_Send(text.data(), static_cast<int>(text.size()), MPI_CHAR, asker, kAnswer, world_.handle());
+  const auto text = std::make_shared<std::string>(fmt::format(
+      "{}",
+      fmt::join(recorder_.findings(overdue, question.limit_s, FlightRecorder::Asker::elsewhere), "; ")));
+  text->resize(std::min(text->size(), kMostAnswerBytes));
+  // Not waited for: the asker may take nothing any more.
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Isend(text->data(), static_cast<int>(text->size()), MPI_CHAR, asker, kAnswer, world_.handle(),
+            &request);
+  abandon_send(request, {world_.handle(), asker}, text->data(), text->size(), text);
 }
 
 std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) const {
@@ -126,11 +131,11 @@ std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) cons
     const int node = node_of_.at(member);
     if (node != here) unanswered[node].push_back(member);
   }
-  std::vector<MPI_Request> requests;
+  std::map<int, MPI_Request> requests;  // by rank
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (!unanswered.contains(nodes_[static_cast<std::size_t>(rank)])) continue;
     MPI_Isend(message->data(), static_cast<int>(message->size()), MPI_BYTE, rank, kQuestion, world_.handle(),
-              &requests.emplace_back());
+              &requests.emplace(rank, MPI_REQUEST_NULL).first->second);
   }
   std::vector<std::string> findings;
   const double end_s = steady_s() + kPatienceS;
@@ -153,8 +158,8 @@ std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) cons
     findings.push_back(fmt::format("node {} does not answer ({}): it or the link to it is down", node,
                                    numbered("rank", members)));
   }
-  // Of ranks that take no messages any more.
-  for (MPI_Request& request : requests) abandon_send(request, message->data(), message->size(), message);
+  for (auto& [rank, request] : requests)  // of ranks that take no messages any more
+    abandon_send(request, {world_.handle(), rank}, message->data(), message->size(), message);
   return findings;
 }
 

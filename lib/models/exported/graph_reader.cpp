@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.hpp"
 #include "core/nesting.hpp"
@@ -69,17 +70,18 @@ SizeExpression expression_of(const Json& given, const char* plain) {
   return SizeExpression::parse(value->at("expr_str").get_ref<const std::string&>());
 }
 
-/// Of known sizes but the first, such as [N, C, H, W]; others count as in order.
+/// Such as [N, C, H, W]. What lies in front of an unknown size counts as in order.
 bool lies_in_order(const Json& meta) {
   const Json& strides = meta.at("strides");
   std::int64_t wanted = 1;
   for (std::size_t dim = strides.size(); dim-- > 1;) {
     const auto [size_kind, size] = alternative(meta.at("sizes").at(dim));
     const auto [stride_kind, stride] = alternative(strides.at(dim));
-    if (size_kind != "as_int" || stride_kind != "as_int") return true;
-    const auto length = required_whole_number(*size);
+    if (stride_kind != "as_int") return true;
+    const auto length = size_kind == "as_int" ? std::optional(required_whole_number(*size)) : std::nullopt;
     if (length != 1 && required_whole_number(*stride) != wanted) return false;
-    if (__builtin_mul_overflow(wanted, length, &wanted)) return true;
+    if (!length) return true;
+    if (__builtin_mul_overflow(wanted, *length, &wanted)) return true;
   }
   return true;
 }

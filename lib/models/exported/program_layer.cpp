@@ -212,9 +212,13 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
   std::vector<Shape> shapes;
   for (const auto& input : inputs) shapes.push_back(input.sizes().vec());
   const auto symbols = symbols_of(shapes);
-  const auto device = !parameters_.empty() ? parameters_[0].value.device()
-                      : !borrowed_.empty() ? borrowed_[0].value().device()
-                                           : inputs.at(0).device();
+  // Masks and ids come over the CPU.
+  const auto real =
+      std::ranges::find_if(inputs, [](const at::Tensor& one) { return one.is_floating_point(); });
+  const auto device = !parameters_.empty()   ? parameters_[0].value.device()
+                      : !borrowed_.empty()   ? borrowed_[0].value().device()
+                      : real != inputs.end() ? real->device()
+                                             : inputs.at(0).device();
   Workspace work{.tensors = std::vector<at::Tensor>(places_.size()),
                  .symbols = symbols,
                  .context = context,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "models/compute/precision.hpp"
 #include "models/exported/archive.hpp"
 #include "models/exported/golden.hpp"
 
@@ -115,7 +116,7 @@ Error refusal(const std::string& name, const DatasetFacts& facts) {
 
 TEST(ExportedModelTest, ComputesTheGoldenBatchAsPyTorchDid) {
   for (const char* name :
-       {"images", "words", "views", "own_loss", "residual", "pooled", "bag", "embedding_bag"})
+       {"images", "words", "views", "own_loss", "residual", "pooled", "bag", "embedding_bag", "turned_words"})
     EXPECT_NE(check_golden(program(name)).find("as PyTorch found them"), std::string::npos) << name;
   EXPECT_EQ(check_golden(program("plain")), "");  // it has none
 }
@@ -134,6 +135,8 @@ const std::vector<std::pair<const char*, DatasetFacts>>& odd_programs() {
                                                                         {"written_rows", rows()},
                                                                         {"numbers_of_sizes", rows()},
                                                                         {"negative_scale", rows()},
+                                                                        {"one_bias", rows()},
+                                                                        {"dropped_turned", rows()},
                                                                         {"padded_elsewhere", texts(5)},
                                                                         {"bags", texts(5)},
                                                                         {"bag_of_one", texts(5)}};
@@ -147,6 +150,53 @@ TEST(ExportedModelTest, ComputesOddProgramsAsPyTorchDid) {
     const auto model = made(name, facts);
     const auto whole = step(*model, facts, 4, [](std::size_t) { return false; });
     expect_alike(step(*model, facts, 4, [](std::size_t) { return true; }), whole, 1e-12);
+  }
+}
+
+/// As ranks of a full machine have.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
+TEST(ExportedModelTest, OwnProductsTakeOneBiasForAllOutputsForWhatItIs) {
+  const OneThread one_thread;
+  EXPECT_NO_THROW(EXPECT_NE(check_golden(program("one_bias")), ""));
+}
+
+TEST(ExportedModelTest, OwnKernelsRefuseWeightsOfOtherInputs) {
+  const OneThread one_thread;
+  for (const auto& [name, facts] : {std::pair("wide_weight", rows()), std::pair("deep_weight", images()),
+                                    std::pair("short_statistics", images())}) {
+    const auto model = made(name, facts);
+    EXPECT_THROW(step(*model, facts, 4, [](std::size_t) { return false; }), Error) << name;
+  }
+}
+
+TEST(ExportedModelTest, DropoutLeavesTheOrderInMemoryAsPyTorchDoes) {
+  const auto whole = [](std::size_t) { return false; };
+  const auto in_place = made("dropped_turned", rows());
+  const auto elsewhere = made("dropped_turned_elsewhere", rows());
+  for (std::size_t i = 0; i < in_place->parameters().size(); ++i)
+    elsewhere->parameters()[i]->value.detach().copy_(in_place->parameters()[i]->value.detach());
+  expect_alike(step(*in_place, rows(), 4, whole), step(*elsewhere, rows(), 4, whole), 1e-12);
+}
+
+TEST(ExportedModelTest, TheLowestNumberOfFloat32IsThatOfHalfPrecision) {
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const auto model = registration(program("lowest")).make(rows(), {});
+    model->initialise(1);
+    const at::NoGradGuard no_gradients;
+    const ProductScope half(type);
+    Tensors flowing = {inputs_of(rows(), 4).at(0).to(at::kFloat)};
+    for (const auto& layer : model->layers()) flowing = layer->run(flowing, {});
+    EXPECT_TRUE(at::isfinite(flowing.at(0)).all().item<bool>());
   }
 }
 

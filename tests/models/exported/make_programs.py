@@ -5,6 +5,7 @@
 
 import copy
 import json
+import math
 import sys
 import warnings
 import zipfile
@@ -322,6 +323,31 @@ def in_json(change):
     return apply
 
 
+def resized(folder, name, new, shapes):
+    """The same program, whose weights have other shapes than its operators have inputs for."""
+    def meta(shape):
+        strides = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+        return {"sizes": [{"as_int": size} for size in shape], "strides": [{"as_int": stride} for stride in strides]}
+
+    def in_model(model):
+        values = model["graph_module"]["graph"]["tensor_values"]
+        for entry, shape in shapes.items():
+            for prefix in ("p_", "b_"):
+                values.get(prefix + entry.replace(".", "_"), {}).update(meta(shape))
+
+    with zipfile.ZipFile(folder / f"{name}.pt2") as old:
+        config = json.loads(next(old.read(one) for one in old.namelist() if one.endswith("model_weights_config.json")))
+    for entry, shape in shapes.items():
+        config["config"][entry]["tensor_meta"].update(meta(shape))
+    records = {f"data/weights/{config['config'][entry]['path_name']}": 4 * math.prod(shape) for entry, shape in shapes.items()}
+    changed(folder, name, new, in_json(in_model))
+    for record, size in {"data/weights/model_weights_config.json": None, **records}.items():
+        (folder / f"{new}.pt2").rename(folder / "before.pt2")
+        replaced = (lambda _: json.dumps(config).encode()) if size is None else (lambda data, size=size: (data * (size // len(data) + 1))[:size])
+        changed(folder, "before", new, replaced, record)
+    (folder / "before.pt2").unlink()
+
+
 def main(folder):
     torch.manual_seed(1)
     rows, classes = torch.randn(4, 6), torch.tensor([0, 1, 2, 1])
@@ -338,6 +364,11 @@ def main(folder):
                                  (odd_modules.TEXTS, torch.tensor([[4, 2, 0, 9, 4], [0, 0, 0, 0, 0], [1, 1, 10, 4, 3]]), torch.tensor([0, 3, 4]))):
         for name, module in kind.items():
             write(folder, name, module, (inputs,), "cross_entropy", target)
+    write(folder, "turned_words", odd_modules.TurnedWords(), (torch.randint(11, (3, 5)),), "cross_entropy", torch.tensor([0, 3, 4]), length=True)
+    elsewhere = odd_modules.DroppedTurned(False)
+    elsewhere.load_state_dict(odd_modules.ROWS["dropped_turned"].state_dict())
+    write(folder, "dropped_turned_elsewhere", elsewhere, (rows,))
+    write(folder, "lowest", Small(lambda _, y: y.masked_fill(y > 0, torch.finfo(y.dtype).min).softmax(1)), (rows,))
     program = export(Images().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=2)},))
     save(program, str(folder / "evaluated.pt2"))
 
@@ -400,6 +431,9 @@ def main(folder):
     def enlarged(config):
         config["config"]["fc.weight"]["tensor_meta"]["sizes"] = [{"as_int": 1 << 40}, {"as_int": 1 << 40}]
 
+    resized(folder, "plain", "wide_weight", {"fc.weight": [3, 5000]})
+    resized(folder, "images", "deep_weight", {"conv.weight": [8, 64, 3, 3]})
+    resized(folder, "images", "short_statistics", {"bn.running_mean": [2], "bn.running_var": [2]})
     changed(folder, "plain", "unknown", in_json(unknown))
     changed(folder, "plain", "schema_9", in_json(lambda model: model["schema_version"].update(major=9, minor=1)))
     changed(folder, "plain", "backwards", in_json(early))

@@ -177,6 +177,50 @@ class BagOfOne(nn.Module):
         return self.fc(self.bag(ids[:, :1]))
 
 
+class OneBias(nn.Module):
+    """One number is added to all outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(3, 6)), nn.Parameter(torch.tensor(0.3))
+        self.one, self.conv = nn.Parameter(torch.tensor([0.2])), nn.Conv2d(1, 2, 3, padding=1)
+
+    def forward(self, x):
+        y = self.conv(F.linear(x, self.weight, self.bias).view(-1, 1, 1, 3)).sum((1, 2))
+        return F.linear(y, self.weight[:, :3], self.one)
+
+
+class DroppedTurned(nn.Module):
+    """Dropout of what lies in memory in another order, whose rows, a copy, are written to."""
+
+    def __init__(self, in_place):
+        super().__init__()
+        self.first, self.drop, self.last, self.in_place = nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 3), in_place
+
+    def forward(self, x):
+        y = self.drop(self.first(x).view(-1, 2, 3).transpose(1, 2))
+        z = y.flatten(1)
+        if self.in_place:
+            z *= 3
+        else:
+            z = z * 3
+        return self.last(z) + y.sum(2)
+
+
+class TurnedWords(nn.Module):
+    """ReLU of what lies in memory in another order, with any number of words, whose rows, a copy, are written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.out = nn.Embedding(11, 4), nn.Linear(4, 5)
+
+    def forward(self, ids):
+        y = torch.relu(self.embedding(ids).transpose(1, 2))
+        z = y.flatten(1)
+        z.mul_(0.5)
+        return self.out(y.mean(2) + z.sum(1, keepdim=True))
+
+
 def flat(y):
     return y.flatten(1)
 
@@ -192,5 +236,5 @@ def unflattened(y):
 IMAGES = {"own_statistics": OwnStatistics(), "written_flat": WrittenThroughAView(flat), "written_contiguous": WrittenThroughAView(contiguous),
           "written_unflattened": WrittenThroughAView(unflattened), "viewed_as": ViewedAs()}
 ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "multiplied_behind": MultipliedBehindAWrite(), "dropped_in_place": DroppedInPlace(),
-        "written_rows": WrittenThroughRows(), "numbers_of_sizes": NumbersOfSizes(), "negative_scale": NegativeScale()}
+        "written_rows": WrittenThroughRows(), "numbers_of_sizes": NumbersOfSizes(), "negative_scale": NegativeScale(), "one_bias": OneBias(), "dropped_turned": DroppedTurned(True)}
 TEXTS = {"padded_elsewhere": PaddedElsewhere(), "bags": Bags(), "bag_of_one": BagOfOne()}

@@ -29,6 +29,7 @@ class Notice {
  private:
   void swap(Notice& other) noexcept;
   MPI_Comm pair_ = MPI_COMM_NULL;
+  int peer_ = 0;
   MPI_Request request_ = MPI_REQUEST_NULL;
   bool is_received_ = false;
 };

@@ -53,6 +53,9 @@ class BatchNormOperation final : public Operation {
     const std::vector<Parameter> affine = {
         {.name = "weight", .value = weight_ ? work.tensors[*weight_] : at::ones({channels}, options)},
         {.name = "bias", .value = bias_ ? work.tensors[*bias_] : at::zeros({channels}, options)}};
+    for (const at::Tensor& one : {mean_->value, variance_->value, affine[0].value, affine[1].value}) {
+      TORCH_CHECK(one.numel() == channels, "images of ", channels, " channels meet numbers of ", one.numel());
+    }
     const at::Tensor beside = residual_ ? work.tensors[*residual_] : at::Tensor();
     const bool together = !beside.defined() || beside.scalar_type() == x.scalar_type();
     const auto then = relu_ ? kernels::Then::relu : kernels::Then::nothing;

@@ -17,8 +17,10 @@ namespace dtrain::models::exported {
 at::Tensor dropped(const at::Tensor& x, double p, const Context& context, std::uint32_t stream,
                    const Flow& flow = {});
 
-/// The same of the node's value called `input`, with the node's probability and masks.
-std::unique_ptr<Operation> dropout_operation(const Given& given, const char* input, const Flow& flow = {});
+/// The same of the node's value called `input`, with the node's probability and masks. `keeps_strides`:
+/// whether the result lies in memory as the input does.
+std::unique_ptr<Operation> dropout_operation(const Given& given, const char* input, bool keeps_strides,
+                                             const Flow& flow = {});
 
 /// Of a node's masks; `part` tells several of one node apart.
 std::uint32_t stream_of(const Node& node, const std::string& part = "");

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -85,6 +87,8 @@ class ArgumentFiller {
         };
       case Kind::real:
         if (type->kind() == c10::TypeKind::TensorType) return constant(scalar_tensor(given.reals.at(0)));
+        if (calls(node_, "masked_fill") && node_.find("self") != nullptr)
+          return within_range_of(node_.find("self")->values.at(0), given.reals.at(0));
         return constant(given.reals.at(0));
       case Kind::reals:
         return constant(given.reals);
@@ -118,6 +122,18 @@ class ArgumentFiller {
   }
 
  private:
+  /// `torch.finfo(x.dtype).min` is a number of float32 in the file, which half precision cannot hold.
+  Fill within_range_of(const std::optional<ValueId>& self, double number) const {
+    if (!self || !std::isfinite(number)) return constant(number);
+    return [place = scope_.place_of(*self), number](const Workspace& work) {
+      const auto type = work.tensors[place].scalar_type();
+      if (type != at::kHalf && type != at::kBFloat16) return c10::IValue(number);
+      const double most = type == at::kHalf ? double{std::numeric_limits<c10::Half>::max()}
+                                            : double{std::numeric_limits<c10::BFloat16>::max()};
+      return c10::IValue(std::clamp(number, -most, most));
+    };
+  }
+
   Fill tensors(const Argument& given, const c10::TypePtr& type) const {
     std::vector<std::optional<std::size_t>> places;
     for (const auto& value : given.values)

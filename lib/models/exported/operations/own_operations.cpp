@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "models/compute/gradient_place.hpp"
@@ -28,7 +29,11 @@ class LinearOperation final : public Operation {
   LinearOperation(const Given& given, Parameter& weight, Parameter& bias)
       : from_(given.needed_place("input")), to_(given.result()), weight_(weight), bias_(bias) {}
   void run(Workspace& work) override {
-    work.tensors[to_] = linear_product(work.tensors[from_], weight_, bias_);
+    const at::Tensor& input = work.tensors[from_];
+    // dtrain's kernels ask no more. A file may say anything.
+    TORCH_CHECK(input.dim() > 0 && input.size(-1) == weight_.value.size(1), "rows of ", input.sizes(),
+                " meet weights of ", weight_.value.sizes());
+    work.tensors[to_] = linear_product(input, weight_, bias_);
   }
 
  private:
@@ -51,11 +56,20 @@ class ConvolutionOperation final : public Operation {
         geometry_(geometry) {}
   void run(Workspace& work) override {
     const at::Tensor& input = work.tensors[from_];
+    TORCH_CHECK(input.dim() == 4 && input.size(1) == geometry_.in_channels && leaves_pixels(input.size(2)) &&
+                    leaves_pixels(input.size(3)),
+                "images of ", input.sizes(), " meet weights of ", weight_.value.sizes());
     work.tensors[to_] = kind_ == Kind::plain ? convolve(input, weight_, bias_, geometry_)
                                              : convolve_transposed(input, weight_, *bias_, geometry_);
   }
 
  private:
+  bool leaves_pixels(std::int64_t length) const {
+    const auto& [stride, padding, kernel] = std::tie(geometry_.stride, geometry_.padding, geometry_.kernel);
+    return kind_ == Kind::plain ? length + 2 * padding >= kernel
+                                : (length - 1) * stride - 2 * padding + kernel > 0;
+  }
+
   std::size_t from_, to_;
   Kind kind_;
   Parameter& weight_;
@@ -190,6 +204,11 @@ std::vector<SizeExpression> sizes_of(const Node& view, const Scope& scope) {
   return sizes;
 }
 
+/// Whether there is a number for each output, or no bias: PyTorch's operators take one for all as well.
+bool is_bias(const Parameter* bias, std::int64_t outputs) {
+  return bias == nullptr || (bias->value.dim() == 1 && bias->value.size(0) == outputs);
+}
+
 std::unique_ptr<Operation> own_convolution(const Given& given, const Scope& scope) {
   const auto weight_value = given.tensor("weight");
   if (!calls(given.node, "conv2d") || given.node.target.ends_with(".padding") || !weight_value)
@@ -201,8 +220,8 @@ std::unique_ptr<Operation> own_convolution(const Given& given, const Scope& scop
   const auto& shape = weight->value.sizes();
   const auto stride = given.alike("stride", 1);
   const auto padding = given.alike("padding", 0);
-  if (shape[2] != shape[3] || !stride || !padding || given.alike("dilation", 1) != 1 ||
-      given.alike("groups", 1) != 1) {
+  if (shape[2] != shape[3] || shape[2] < 1 || stride.value_or(0) < 1 || padding.value_or(-1) < 0 ||
+      given.alike("dilation", 1) != 1 || given.alike("groups", 1) != 1 || !is_bias(bias, shape[0])) {
     return nullptr;
   }
   return std::make_unique<ConvolutionOperation>(given, ConvolutionOperation::Kind::plain, *weight, bias,
@@ -251,8 +270,9 @@ std::unique_ptr<Operation> transposed(const Given& given, const Scope& scope) {
   const auto& shape = weight->value.sizes();
   const auto stride = given.alike("stride", 1);
   const auto padding = given.alike("padding", 0);
-  if (shape[2] != shape[3] || !stride || !padding || given.alike("output_padding", 0) != 0 ||
-      given.alike("dilation", 1) != 1 || given.alike("groups", 1) != 1) {
+  if (shape[2] != shape[3] || shape[2] < 1 || stride.value_or(0) < 1 || padding.value_or(-1) < 0 ||
+      given.alike("output_padding", 0) != 0 || given.alike("dilation", 1) != 1 ||
+      given.alike("groups", 1) != 1 || !is_bias(bias, shape[1])) {
     return nullptr;
   }
   return std::make_unique<ConvolutionOperation>(given, ConvolutionOperation::Kind::transposed, *weight, bias,
@@ -269,7 +289,10 @@ std::unique_ptr<Operation> linear(const Given& given, const Scope& scope) {
   if (!weight || !bias) return nullptr;
   Parameter* own_weight = scope.own_parameter(*weight);
   Parameter* own_bias = scope.own_parameter(*bias);
-  if (own_weight == nullptr || own_bias == nullptr) return nullptr;
+  if (own_weight == nullptr || own_bias == nullptr || own_weight->value.dim() != 2 ||
+      !is_bias(own_bias, own_weight->value.size(0))) {
+    return nullptr;
+  }
   return std::make_unique<LinearOperation>(given, *own_weight, *own_bias);
 }
 
@@ -325,7 +348,8 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
     if (in_place && step.copies == Step::Copies::never)
       throw refused(node, "drops in place what is used through a view",
                     "use nn.Dropout(p) without inplace=True");
-    if (drops_in_training(node, in_training)) return dropout_operation(given, in_place ? "self" : "input");
+    if (drops_in_training(node, in_training))
+      return dropout_operation(given, in_place ? "self" : "input", step.is_written_later);
     return nullptr;
   }
   if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) != 0)

@@ -118,6 +118,15 @@ Passed by_own_lstm(const at::Tensor& rows, const at::Tensor& hidden, const at::T
                    const Weights& weights) {
   const auto n = rows.size(0);
   const auto steps = rows.size(1);
+  const auto width = weights.hidden.size(-1);
+  TORCH_CHECK(weights.hidden.sizes() == at::IntArrayRef({4 * width, width}) &&
+                  weights.input.sizes() == at::IntArrayRef({4 * width, rows.size(2)}) &&
+                  hidden.sizes() == at::IntArrayRef({n, width}) && cell.sizes() == hidden.sizes(),
+              "an LSTM has weights of ", weights.hidden.sizes(), " and ", weights.input.sizes());
+  for (const at::Tensor& given : {weights.input_bias, weights.hidden_bias}) {
+    TORCH_CHECK(!given.defined() || given.sizes() == at::IntArrayRef({4 * width}), "an LSTM of ", width,
+                " has biases of ", given.sizes());
+  }
   const SampleTap::PackedRows packed(at::arange(n, at::kLong).repeat({steps}));
   const auto bias = [&](const at::Tensor& given) {
     return given.defined()

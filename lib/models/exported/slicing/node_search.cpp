@@ -118,7 +118,7 @@ bool NodeSearch::is_linear(const Node& node) const {
   const auto weight = linear_weight(node);
   if (!is_own_parameter(weight) || dims(*weight) != 2) return false;
   const auto bias = linear_bias(node);
-  return !bias || (is_own_parameter(bias) && dims(*bias) == 1);
+  return !bias || (is_own_parameter(bias) && dims(*bias) == 1 && size(*bias, 0) == outputs_of(node));
 }
 
 std::int64_t NodeSearch::outputs_of(const Node& linear) const {

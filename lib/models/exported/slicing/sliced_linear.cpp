@@ -175,7 +175,7 @@ std::unique_ptr<Operation> dropout_in_pair(const Step& step, const Scope& scope,
 
 std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope, const Flow& flow) {
   const Given given(step, scope);
-  if (calls(given.node, "dropout")) return dropout_operation(given, "input", flow);
+  if (calls(given.node, "dropout")) return dropout_operation(given, "input", false, flow);
   return attention_operation(given, flow);
 }
 
