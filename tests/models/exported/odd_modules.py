@@ -182,12 +182,11 @@ class OneBias(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.weight, self.bias = nn.Parameter(torch.randn(3, 6)), nn.Parameter(torch.tensor(0.3))
-        self.one, self.conv = nn.Parameter(torch.tensor([0.2])), nn.Conv2d(1, 2, 3, padding=1)
+        self.first, self.bias = nn.Parameter(torch.randn(5, 6)), nn.Parameter(torch.tensor(0.3))
+        self.last, self.one = nn.Parameter(torch.randn(3, 5)), nn.Parameter(torch.tensor([0.2]))
 
     def forward(self, x):
-        y = self.conv(F.linear(x, self.weight, self.bias).view(-1, 1, 1, 3)).sum((1, 2))
-        return F.linear(y, self.weight[:, :3], self.one)
+        return F.linear(F.linear(x, self.first, self.bias), self.last, self.one)
 
 
 class DroppedTurned(nn.Module):
