@@ -82,6 +82,7 @@ ARCHIVES = {
     "a list of weights of depth 100000": with_record(WEIGHTS, b'{"config":' * 100_000), "a list of weights of nothing": with_record(WEIGHTS, b"{}"),
     "TorchScript": lambda: packed({"archive/data.pkl": b"\x80\2.", "archive/code/net.py": b"x", "archive/version": b"3\n", "archive/.data/version": b"3\n"}),
     "packed a thousandfold": lambda: packed(records() | {MODEL: b" " * (250 << 20) + records()[MODEL]}, zipfile.ZIP_DEFLATED),
+    "an id that unpacks to 250 MB": lambda: packed(records() | {"archive/.data/serialization_id": bytes(250 << 20)}, zipfile.ZIP_DEFLATED),
     "a code that Python would run": with_record("archive/data/weights/weight_0", b"cos\nsystem\n(S'touch /tmp/dtrain-pwned'\ntR."),
 }
 for name, content in ARCHIVES.items():

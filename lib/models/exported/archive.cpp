@@ -11,6 +11,7 @@
 
 #include "core/printable.hpp"
 #include "core/regular_file.hpp"
+#include "models/exported/record_sizes.hpp"
 
 namespace dtrain::models::exported {
 namespace {
@@ -35,8 +36,12 @@ Archive::Archive(std::string file) : file_(std::move(file)) {
   bytes_ = static_cast<std::int64_t>(std::filesystem::file_size(file_, problem));
   // The reader refuses an empty file by an assertion of its own.
   if (problem || bytes_ < 22) throw damaged("is too short to be an archive");
-  if (std::ifstream readable(file_); !readable) {
-    throw usage_error("cannot be read", "--model " + file_, "see to its permissions");
+  std::ifstream readable(file_, std::ios::binary);
+  if (!readable) throw usage_error("cannot be read", "--model " + file_, "see to its permissions");
+  // LibTorch's reader unpacks two records before it can be asked for sizes.
+  if (const auto largest = largest_record(readable, bytes_);
+      largest && largest->bytes > static_cast<std::uint64_t>(bytes_)) {
+    throw larger_than_file(largest->name);
   }
   try {
     reader_ = std::make_unique<caffe2::serialize::PyTorchStreamReader>(file_);
@@ -50,6 +55,10 @@ Archive::~Archive() = default;
 
 Error Archive::damaged(const std::string& problem) const {
   return checkpoint_error(problem, file_, kAnotherFile);
+}
+
+Error Archive::larger_than_file(const std::string& record) const {
+  return damaged(fmt::format("says that its record {} is larger than the file", printable(record, 100)));
 }
 
 bool Archive::has(const std::string& record) const { return reader_->hasRecord(record); }
@@ -75,9 +84,7 @@ std::int64_t Archive::size_of(const std::string& record) const {
 
 Record Archive::read(const std::string& record, std::int64_t most) const {
   const auto bytes = size_of(record);
-  if (bytes < 0 || bytes > bytes_) {
-    throw damaged(fmt::format("says that its record {} is larger than the file", printable(record, 100)));
-  }
+  if (bytes < 0 || bytes > bytes_) throw larger_than_file(record);
   if (bytes > most) {
     throw damaged(fmt::format("has a record {} of {} bytes, more than the {} that dtrain takes",
                               printable(record, 100), bytes, most));

@@ -50,6 +50,8 @@ class Archive {
   Error damaged(const std::string& problem) const;
 
  private:
+  Error larger_than_file(const std::string& record) const;
+
   std::string file_;
   std::int64_t bytes_ = 0;  // of the file
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> reader_;

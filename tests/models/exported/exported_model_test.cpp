@@ -492,8 +492,8 @@ TEST(ExportedModelTest, WhatTheOutputsDoNotDependOnMayBeAnything) {
 }
 
 TEST(ExportedModelTest, RefusesDamagedFiles) {
-  for (const char* name :
-       {"truncated", "text", "empty", "no_json", "no_model", "backwards", "large_tensor", "short_tensor"}) {
+  for (const char* name : {"truncated", "text", "empty", "no_json", "no_model", "backwards", "large_tensor",
+                           "short_tensor", "inflating"}) {
     const auto error = refusal(name, rows());
     EXPECT_EQ(error.code(), ExitCode::checkpoint) << name << ": " << error.what();
     EXPECT_NE(error.subject().find(name), std::string::npos) << error.what();

@@ -446,6 +446,10 @@ def main(folder):
     changed(folder, "images", "other_gradient", in_json(
         lambda found: found["gradients"]["bn.bias"].update(norm=found["gradients"]["bn.bias"]["norm"] * 1.001)),
             "extra/dtrain_golden.json")
+    with zipfile.ZipFile(folder / "plain.pt2") as plain, zipfile.ZipFile(folder / "inflating.pt2", "w") as made:
+        for entry in plain.infolist():  # LibTorch unpacks this record before it is asked for any
+            packed = entry.filename.endswith("serialization_id")
+            made.writestr(entry.filename, bytes(50 << 20) if packed else plain.read(entry), zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED)
     whole = (folder / "plain.pt2").read_bytes()
     (folder / "truncated.pt2").write_bytes(whole[:len(whole) // 2])
     (folder / "text.pt2").write_text("this is no archive, but it is long enough to be one\n" * 4)
