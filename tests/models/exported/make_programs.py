@@ -303,16 +303,20 @@ def write(folder, name, module, inputs, loss=None, target=None, fixed=False, len
     save(program, str(folder / f"{name}.pt2"), extra_files=extra)
 
 
-def changed(folder, name, new, change, record="models/model.json"):
-    """The same archive with one record changed."""
+def changed_records(folder, name, new, changes):
+    """The same archive with some records changed, each by a function of its bytes."""
     with zipfile.ZipFile(folder / f"{name}.pt2") as old, zipfile.ZipFile(folder / f"{new}.pt2", "w") as made:
         for entry in old.infolist():
             data = old.read(entry)
             inner = entry.filename.partition("/")[2]
-            if inner == record:
-                data = change(data)
+            if inner in changes:
+                data = changes[inner](data)
             if data is not None:
                 made.writestr(f"{new}/{inner}", data)
+
+
+def changed(folder, name, new, change, record="models/model.json"):
+    changed_records(folder, name, new, {record: change})
 
 
 def in_json(change):
@@ -337,15 +341,12 @@ def resized(folder, name, new, shapes):
 
     with zipfile.ZipFile(folder / f"{name}.pt2") as old:
         config = json.loads(next(old.read(one) for one in old.namelist() if one.endswith("model_weights_config.json")))
+    changes = {"models/model.json": in_json(in_model), "data/weights/model_weights_config.json": lambda _: json.dumps(config).encode()}
     for entry, shape in shapes.items():
         config["config"][entry]["tensor_meta"].update(meta(shape))
-    records = {f"data/weights/{config['config'][entry]['path_name']}": 4 * math.prod(shape) for entry, shape in shapes.items()}
-    changed(folder, name, new, in_json(in_model))
-    for record, size in {"data/weights/model_weights_config.json": None, **records}.items():
-        (folder / f"{new}.pt2").rename(folder / "before.pt2")
-        replaced = (lambda _: json.dumps(config).encode()) if size is None else (lambda data, size=size: (data * (size // len(data) + 1))[:size])
-        changed(folder, "before", new, replaced, record)
-    (folder / "before.pt2").unlink()
+        size = 4 * math.prod(shape)
+        changes[f"data/weights/{config['config'][entry]['path_name']}"] = lambda data, size=size: (data * (size // len(data) + 1))[:size]
+    changed_records(folder, name, new, changes)
 
 
 def main(folder):
