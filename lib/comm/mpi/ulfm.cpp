@@ -58,7 +58,18 @@ bool available() { return functions().shrink != nullptr; }
 
 int revoke(MPI_Comm comm) { return call(functions().revoke, comm); }
 int is_revoked(MPI_Comm comm, int* flag) { return call(functions().is_revoked, comm, flag); }
-int shrink(MPI_Comm comm, MPI_Comm* left) { return call(functions().shrink, comm, left); }
+
+/// Open MPI 5 numbers new communicators one after the other, those of older parents first. Where a rank dies
+/// while one is made, MPI goes on waiting for it, and whatever has a newer parent waits for ever. A
+/// communicator made of MPI_COMM_SELF, which is older than all but MPI_COMM_WORLD, ends that.
+int shrink(MPI_Comm comm, MPI_Comm* left) {
+  if (comm != MPI_COMM_WORLD) {
+    MPI_Comm self = MPI_COMM_NULL;
+    if (MPI_Comm_dup(MPI_COMM_SELF, &self) == MPI_SUCCESS) MPI_Comm_free(&self);
+  }
+  return call(functions().shrink, comm, left);
+}
+
 int get_failed(MPI_Comm comm, MPI_Group* failed) { return call(functions().get_failed, comm, failed); }
 
 // A probe drives MPI where it finds nothing: not on a communicator that is revoked, and not where a message

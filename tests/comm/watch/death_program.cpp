@@ -1,6 +1,7 @@
 // One rank kills itself in the middle of a run; the others report what they learnt and end without MPI.
 //   death_program WHERE    all_reduce (shared memory), ring (messages), send, barrier, received (what it had
-//                          been sent, of which the sender has seen nothing yet)
+//                          been sent, of which the sender has seen nothing yet), dup (while a communicator
+//                          is made; the others must be able to leave it behind on a newer one)
 // Prints `survivor RANK after SECONDS: TEXT`, where the clock starts when the others stop hearing from it.
 #include <chrono>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include "comm/mpi/mpi_check.hpp"
 #include "comm/mpi/mpi_environment.hpp"
 #include "comm/mpi/transfer.hpp"
+#include "comm/mpi/ulfm.hpp"
 #include "comm/mpi/unsettled.hpp"
 #include "comm/survey/discover.hpp"
 #include "core/clock.hpp"
@@ -86,6 +88,30 @@ void die_having_received(const comm::Communicator& world) {
   }
 }
 
+void die_in_a_dup() {
+  MPI_Comm older = MPI_COMM_NULL;
+  MPI_Comm newer = MPI_COMM_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Comm left = MPI_COMM_NULL;
+  for (MPI_Comm* comm : {&older, &newer}) {
+    MPI_Comm_dup(MPI_COMM_WORLD, comm);
+    MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
+  }
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(older, &rank);
+  MPI_Comm_size(older, &size);
+  if (rank == size - 1) std::raise(SIGKILL);
+  if (MPI_Comm_dup(older, &made) == MPI_SUCCESS)
+    throw Error("made it without a rank", {.subject = "MPI"});
+  comm::ulfm::revoke(older);
+  if (comm::ulfm::shrink(newer, &left) != MPI_SUCCESS)
+    throw Error("could not leave it behind", {.subject = "MPI"});
+  int left_behind = 0;
+  MPI_Comm_size(left, &left_behind);
+  if (left_behind != size - 1) throw Error("left others behind", {.subject = "MPI"});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -109,6 +135,11 @@ int main(int argc, char** argv) {
       die_having_received(world);
       last_s = steady_s();
       comm::check_losses(world.handle(), "messages to a rank that is gone", 5);
+      throw Error("the death was not noticed", {.subject = "MPI"});
+    }
+    if (where == "dup") {
+      die_in_a_dup();
+      comm::check_losses(world.handle(), "making a communicator", 5);
       throw Error("the death was not noticed", {.subject = "MPI"});
     }
     for (int round = 0;; ++round) {
