@@ -87,7 +87,13 @@ int run_together(const app::Task& task, const app::Environment& environment,
                  std::optional<comm::DefaultBinding>& binding, comm::MpiEnvironment& mpi) {
   const auto errors = comm::Communicator::duplicate(MPI_COMM_WORLD);
   try {
-    if (binding) binding->settle(errors);
+    if (binding && binding->settle(errors) && errors.rank() == 0) {
+      std::cerr
+          << "dtrain: warning: each rank has one core: Open MPI binds jobs of one or two ranks so, and no "
+             "rank is beside mpirun to see whether that was asked for; say --bind-to core, and "
+             "--map-by ppr:1:node:PE=CORES for more cores"
+          << std::endl;
+    }
     return static_cast<int>(task.together(mpi));
   } catch (const std::exception& error) {
     if (is_silent(environment, mpi.first_size())) return static_cast<int>(app::exit_code(error));

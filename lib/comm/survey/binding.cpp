@@ -115,8 +115,8 @@ bool names_a_binding(const std::vector<std::string>& launcher_words) {
 
 DefaultBinding::DefaultBinding(const LocalLaunch& launch) {
   const std::vector<int> mine = affinity_mask();
-  if (launch.ranks > kBoundToCores) return;
-  on_several_nodes_ = launch.local_size < launch.ranks;
+  few_ranks_ = launch.ranks <= kBoundToCores;
+  if (!few_ranks_) return;
   const pid_t launcher = ::getppid();
   const auto words = words_of(launcher);
   if (names_a_binding(words)) {
@@ -132,10 +132,11 @@ DefaultBinding::DefaultBinding(const LocalLaunch& launch) {
 
 std::vector<int> DefaultBinding::most_cores() const { return share_.empty() ? affinity_mask() : share_; }
 
-void DefaultBinding::settle(const Communicator& world) {
-  if (!on_several_nodes_) return;
+bool DefaultBinding::settle(const Communicator& world) {
+  if (!few_ranks_) return false;
   const auto said = static_cast<Said>(world.max(static_cast<std::int64_t>(mpirun_)));
   if (said == Said::nothing && mpirun_ == Said::not_seen) widen();
+  return said == Said::not_seen && !share_.empty();
 }
 
 void DefaultBinding::widen() const {

@@ -38,8 +38,9 @@ class DefaultBinding {
   std::vector<int> most_cores() const;
 
   /// Widens on further nodes if a rank beside mpirun says that nothing speaks against it. Collective over
-  /// `world`, all ranks of the job. Call it before threads start that compute.
-  void settle(const Communicator& world);
+  /// `world`, all ranks of the job. Call it before threads start that compute. Returns whether this rank
+  /// keeps one core though there are more, since no rank sees mpirun.
+  bool settle(const Communicator& world);
 
  private:
   enum class Said : std::int64_t { not_seen, nothing, how_to_bind };  // the largest counts
@@ -47,8 +48,8 @@ class DefaultBinding {
   void widen() const;
 
   Said mpirun_ = Said::not_seen;
-  bool on_several_nodes_ = false;  // and of so few ranks that mpirun binds to cores
-  std::vector<int> share_;         // empty: no more than it has
+  bool few_ranks_ = false;  // mpirun binds them to cores
+  std::vector<int> share_;  // empty: no more than it has
 };
 
 /// Whether a launcher's words, or what it was set to in the environment, say how to bind.
