@@ -20,9 +20,15 @@ cores=$(nproc)
 parallel=$((free_gb / 2 < cores ? free_gb / 2 : cores))
 ((parallel >= 1)) || parallel=1
 
+is_to_configure() {
+  local cache=$build/CMakeCache.txt
+  [[ ! -e $build/build.ninja || $deps/choices.env -nt $cache ]] && return
+  grep -qxF "DTRAIN_DEPS:PATH=$deps" "$cache" || return 0
+  grep -q '^CMAKE_CUDA_COMPILER:[A-Z]*=.*NOTFOUND$' "$cache" && command -v nvcc >/dev/null  # it has come since
+}
+
 mkdir -p "$build"
-if [[ ! -e $build/build.ninja || $deps/choices.env -nt $build/CMakeCache.txt ]] ||
-  ! grep -qxF "DTRAIN_DEPS:PATH=$deps" "$build/CMakeCache.txt"; then
+if is_to_configure; then
   printf '[%4ds] build: configure (log: build/release/configure.log)\n' "$SECONDS"
   cmake --fresh -S "$top" --preset release -DDTRAIN_DEPS="$deps" >"$log" 2>&1 ||
     { cat "$log" >&2; echo "build: configuring failed; the lines above say why" >&2; exit 1; }

@@ -95,7 +95,7 @@ class Odd(torch.nn.Module):
         inner = torch.cat([self.first.expand(rows.shape[0], -1, -1), inner], 1) * self.scale + self.shift
         mixed = torch.addmm(self.bias, inner.view(-1, 8), self.turned).view(-1, 10, 8)
         inner = inner + torch.tanh(mixed)
-        tied = F.linear(inner, self.words.weight).mean(1)
+        tied = F.linear(inner, self.words.weight).mean(1) + inner[:, 0].sum(1, keepdim=True)
         signal = self.back(torch.tanh(self.conv(inner.transpose(1, 2)))).mean(1)
         return self.last(torch.cat([tied, signal], 1))
 
@@ -195,11 +195,26 @@ class Of(torch.nn.Module):
         return self.last(self.function(rows, self.own) + (rows @ self.own))
 
 
+class OfLine(torch.nn.Module):
+    """A linear layer, and before it a function of the rows and a parameter of this shape."""
+
+    def __init__(self, function, *shape):
+        super().__init__()
+        self.function = function
+        self.last = torch.nn.Linear(4, 3)
+        self.line = torch.nn.Parameter(torch.ones(shape))
+        self.register_buffer("fixed", torch.ones(4, 4))
+
+    def forward(self, rows):
+        return self.last(self.function(rows, self.line, self.fixed))
+
+
 # Samples that meet, and a parameter that is used in a way without a rule: each sample must pass by itself.
 WITHOUT_RULES = {"the mean of the batch": lambda rows, own: rows - rows.mean(dim=0),
                  "the number of samples": lambda rows, own: rows / rows.shape[0],
                  "a product with a transform of a parameter": lambda rows, own: rows @ torch.softmax(own, 1),
                  "filled with the number of samples": lambda rows, own: rows / torch.full((rows.shape[0], 1), rows.shape[0]),
+                 "words of a transposed table": lambda rows, own: F.embedding((rows[:, 0] > 0).long(), own.t()),
                  "softmax over samples behind another dim": lambda rows, own: torch.softmax(rows.t(), 1).t()}
 MORE_WITHOUT_RULES = {"another order behind another dim": lambda rows, own: rows.t().flip(1).t(),
                       "a sum over samples behind another dim": lambda rows, own: rows.view(-1, 2, 2).transpose(0, 1).cumsum(1).transpose(0, 1).flatten(1),
@@ -329,6 +344,8 @@ class GradientsTest(unittest.TestCase):
         np.savez(self.folder / "rows.npz", x=rows, y=np.arange(RECORDS + 3) % 3)
         run(BINARY, 1, "stage", "rows", "--from", "rows.npz", "--inputs", "x", "--targets", "y", cwd=self.folder)
         nets = {name: Of(function) for name, function in (WITHOUT_RULES | MORE_WITHOUT_RULES if FULL else WITHOUT_RULES).items()}
+        nets |= {"a parameter of more dims than the rows": OfLine(lambda rows, line, fixed: (rows + line).squeeze(0), 1, 1, 4),
+                 "beside a product with a buffer": OfLine(lambda rows, line, fixed: torch.addmm(line, rows, fixed), 4)}
         nets |= {"a sequence of samples": SequenceOfSamples(False)} | ({"another one": SequenceOfSamples(True)} if FULL else {})
         for name, net in nets.items():
             with self.subTest(name):

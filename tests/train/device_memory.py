@@ -219,6 +219,20 @@ def joins_operations(binary, folder):
         assert gap(losses, expected[:6]) < HALF_ROUNDING, (mesh, more, losses, expected)
 
 
+def trains_networks_of_the_users(binary, folder):
+    """Exported from PyTorch: the CPU's losses, also with --kernels fused."""
+    import device_networks  # needs PyTorch
+
+    for name in device_networks.NETWORKS:
+        device_networks.export(name, folder / f"{name}.pt2")
+        options = ["--model", f"{name}.pt2", "--dataset", "synthetic", "--epochs", 1, "--limit-steps", 6, "--global-batch", 64, "--micro-batches", 2]
+        expected, validated = train(binary, folder, f"{name}-cpu", "data=1", *options, "--device", "cpu")
+        for mesh, kernels in ("data=1", "auto"), ("data=1", "fused"), ("data=2", "fused"):
+            losses, validation = train(binary, folder, f"{name}-{mesh}-{kernels}", mesh, *options, "--device", DEVICE, "--kernels", kernels)
+            assert gap(losses, expected) < ROUNDING, (name, mesh, kernels, losses, expected)
+            assert gap(validation, validated) < 10 * ROUNDING, (name, mesh, kernels, validation, validated)
+
+
 def waits_of(binary, folder, options, steps):
     """Of each rank, in a run of so many steps: how often it waited for its device."""
     file = folder / f"waits-{steps}"
@@ -362,7 +376,7 @@ def refuses(binary, folder):
 
 
 def main(binary):
-    parts = [replays_what_it_computes, joins_operations, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint, keeps_state_on_the_host,
+    parts = [replays_what_it_computes, joins_operations, trains_networks_of_the_users, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint, keeps_state_on_the_host,
              measures_layers_there, says_how_messages_go, measures_between_devices, evaluates, waits_for_the_device,
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}

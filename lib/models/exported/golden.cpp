@@ -133,11 +133,20 @@ std::string replay(const std::shared_ptr<const PlannedProgram>& planned, const J
     throw Error("has a golden batch with another number of inputs than its program", {});
   const at::AutoGradMode gradients(true);
   const Context context{.mode = Mode::training};
-  for (const auto& layer : model.layers()) flowing = layer->run(flowing, context);
   const auto& target = golden.at("target");
-  const at::Tensor loss = mean_loss(golden.at("loss").get<std::string>(), flowing.at(0),
-                                    target.is_null() ? at::Tensor() : tensor_of(target));
-  torch::autograd::backward({loss}, {});
+  const at::Tensor wanted = target.is_null() ? at::Tensor() : tensor_of(target);
+  at::Tensor loss;
+  try {
+    for (const auto& layer : model.layers()) flowing = layer->run(flowing, context);
+    loss = mean_loss(golden.at("loss").get<std::string>(), flowing.at(0), wanted);
+    torch::autograd::backward({loss}, {});
+  } catch (const c10::Error& error) {
+    throw Error(fmt::format("does not get through its golden batch ({})",
+                            printable(error.what_without_backtrace(), 200)),
+                {.advice = "run forward and backward of the module in PyTorch; if it trains there, report "
+                           "this; --golden off leaves the check out",
+                 .code = ExitCode::usage});
+  }
   Comparison comparison(golden);
   comparison.loss(loss.item<double>());
   for (const auto* input : planned->program.graph().inputs_of(GraphInput::Kind::parameter)) {

@@ -176,11 +176,19 @@ std::vector<ValueId> tensors_of(const Node& node, const std::string& argument) {
   return found;
 }
 
-/// Operators that may return their input although their schema does not say so.
+/// Operators that may return their input, or views of it, although their schema does not say so.
 bool may_return_input(const Node& node) {
-  constexpr std::array<std::string_view, 8> kNames = {"dropout",    "type_as",    "broadcast_tensors",
-                                                      "meshgrid",   "atleast_1d", "atleast_2d",
-                                                      "atleast_3d", "sum_to_size"};
+  constexpr std::array<std::string_view, 11> kNames = {"dropout",
+                                                       "type_as",
+                                                       "broadcast_tensors",
+                                                       "meshgrid",
+                                                       "atleast_1d",
+                                                       "atleast_2d",
+                                                       "atleast_3d",
+                                                       "sum_to_size",
+                                                       "unsafe_chunk",
+                                                       "unsafe_split",
+                                                       "unsafe_split_with_sizes"};
   // Of one tensor: they turn it.
   constexpr std::array<std::string_view, 2> kOfOne = {"einsum", "cartesian_prod"};
   const auto calls_it = [&](std::string_view name) { return calls(node, name); };

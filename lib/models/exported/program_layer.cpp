@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <stdexcept>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -24,10 +26,11 @@ constexpr std::int64_t kPadding = 0;  // a text's id behind its last word: data/
 
 /// Memory that is not there, or a device that fails: no fault of the program.
 bool is_of_the_machine(const c10::Error& error) {
+  constexpr std::array<std::string_view, 4> kTexts = {"allocate memory", "CUDA error", "cuDNN error",
+                                                      "unable to find an engine"};
   const std::string_view text = error.what_without_backtrace();
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         text.find("allocate memory") != std::string_view::npos ||
-         text.find("CUDA error") != std::string_view::npos;
+  const auto says = [text](std::string_view words) { return text.find(words) != std::string_view::npos; };
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || std::ranges::any_of(kTexts, says);
 }
 
 /// As stage_messages of pipelines: dense memory in any order of dims travels as it is, and the gradient lies
@@ -240,6 +243,8 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
     } catch (const Error& error) {
       if (!error.subject().empty()) throw;
       throw cannot_compute(done, error.problem());
+    } catch (const std::runtime_error& error) {  // of LibTorch's numbers
+      throw cannot_compute(done, error.what());
     }
     for (const auto place : done.ended) work.tensors[place] = at::Tensor();
   }

@@ -119,7 +119,8 @@ at::Tensor bag_means(const at::Tensor& ids, const at::Tensor& weight, RowGradien
   if (!weight.is_cpu() || !own_kernels_are_on()) return library_means(ids, weight, name);
   const at::Tensor scales = weight.scalar_type() == at::kDouble ? scales_of<double>(ids, weight, name)
                                                                 : scales_of<float>(ids, weight, name);
-  return BagMeans::apply(weight, ids, scales, rows);
+  // The kernels read rows side by side; a user's network may give the table turned.
+  return BagMeans::apply(weight.contiguous(), ids, scales, rows);
 }
 
 std::vector<Shape> EmbeddingBag::output_shapes(const std::vector<Shape>& inputs) const {

@@ -18,10 +18,10 @@ constexpr std::int64_t kFewRows = 64;
 class HalfLinear : public torch::autograd::Function<HalfLinear> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& /*weight*/, const at::Tensor& bias, Parameter* weight_of,
+                            const at::Tensor& weight, const at::Tensor& bias, Parameter* weight_of,
                             Parameter* bias_of) {
     const at::Tensor factor = weight_of->half;
-    context->save_for_backward({input, factor});
+    context->save_for_backward({weight.requires_grad() ? input : at::Tensor(), factor});
     context->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight_of);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(bias_of);
     return at::linear(input, factor, bias.to(factor.scalar_type()));
@@ -36,9 +36,11 @@ class HalfLinear : public torch::autograd::Function<HalfLinear> {
     auto& bias = *reinterpret_cast<Parameter*>(context->saved_data["bias"].toInt());
     torch::autograd::tensor_list results(5);
     if (context->needs_input_grad(0)) results[0] = at::mm(gradient, saved[1]);
-    results[1] = weight_gradient(gradient, saved[0], weight);
-    at::Tensor of_bias = bias.take_gradient_memory();
-    results[2] = at::sum_out(of_bias, gradient, 0, false, of_bias.scalar_type());
+    if (context->needs_input_grad(1)) results[1] = weight_gradient(gradient, saved[0], weight);
+    if (context->needs_input_grad(2)) {
+      at::Tensor of_bias = bias.take_gradient_memory();
+      results[2] = at::sum_out(of_bias, gradient, 0, false, of_bias.scalar_type());
+    }
     return results;
   }
 

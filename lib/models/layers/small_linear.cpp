@@ -77,7 +77,9 @@ class SmallLinear : public torch::autograd::Function<SmallLinear> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias, const Parameters& parameters) {
-    context->save_for_backward({input, weight});
+    // A user's network may write to what a frozen layer has read.
+    const bool trains = weight.requires_grad() || parameters.weight->factors() != nullptr;
+    context->save_for_backward({trains ? input : at::Tensor(), weight});
     context->saved_data["weight"] = reinterpret_cast<std::int64_t>(parameters.weight);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameters.bias);
     return input.scalar_type() == at::kDouble ? forward_as<double>(input, weight, bias)

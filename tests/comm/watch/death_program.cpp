@@ -102,8 +102,7 @@ void die_in_a_dup() {
   MPI_Comm_rank(older, &rank);
   MPI_Comm_size(older, &size);
   if (rank == size - 1) std::raise(SIGKILL);
-  if (MPI_Comm_dup(older, &made) == MPI_SUCCESS)
-    throw Error("made it without a rank", {.subject = "MPI"});
+  if (MPI_Comm_dup(older, &made) == MPI_SUCCESS) throw Error("made it without a rank", {.subject = "MPI"});
   comm::ulfm::revoke(older);
   if (comm::ulfm::shrink(newer, &left) != MPI_SUCCESS)
     throw Error("could not leave it behind", {.subject = "MPI"});

@@ -128,6 +128,9 @@ const std::vector<std::pair<const char*, DatasetFacts>>& odd_programs() {
                                                                         {"written_contiguous", images()},
                                                                         {"written_unflattened", images()},
                                                                         {"viewed_as", images()},
+                                                                        {"written_pool", images()},
+                                                                        {"unsafe_chunks", rows()},
+                                                                        {"frozen_reader", rows()},
                                                                         {"turned_in_place", rows()},
                                                                         {"counting", rows()},
                                                                         {"multiplied_behind", rows()},
@@ -189,14 +192,17 @@ TEST(ExportedModelTest, DropoutLeavesTheOrderInMemoryAsPyTorchDoes) {
 }
 
 TEST(ExportedModelTest, TheLowestNumberOfFloat32IsThatOfHalfPrecision) {
-  for (const auto type : {at::kBFloat16, at::kHalf}) {
-    const auto model = registration(program("lowest")).make(rows(), {});
-    model->initialise(1);
-    const at::NoGradGuard no_gradients;
-    const ProductScope half(type);
-    Tensors flowing = {inputs_of(rows(), 4).at(0).to(at::kFloat)};
-    for (const auto& layer : model->layers()) flowing = layer->run(flowing, {});
-    EXPECT_TRUE(at::isfinite(flowing.at(0)).all().item<bool>());
+  for (const char* name :
+       {"lowest_fill", "lowest_fill_in_place", "lowest_where", "lowest_where_constant", "lowest_clamp"}) {
+    for (const auto type : {at::kBFloat16, at::kHalf}) {
+      const auto model = registration(program(name)).make(rows(), {});
+      model->initialise(1);
+      const at::NoGradGuard no_gradients;
+      const ProductScope half(type);
+      Tensors flowing = {inputs_of(rows(), 4).at(0).to(at::kFloat)};
+      for (const auto& layer : model->layers()) flowing = layer->run(flowing, {});
+      EXPECT_TRUE(at::isfinite(flowing.at(0)).all().item<bool>()) << name;
+    }
   }
 }
 

@@ -349,6 +349,12 @@ def resized(folder, name, new, shapes):
     changed_records(folder, name, new, changes)
 
 
+# By each, rows without anything but the lowest number.
+LOWEST = {"fill": lambda y, low: y.masked_fill(y < 1e9, low), "fill_in_place": lambda y, low: (y * 1).masked_fill_(y < 1e9, low),
+          "where": lambda y, low: torch.where(y < 1e9, low, y), "where_constant": lambda y, low: torch.where(y < 1e9, torch.full((), low, dtype=y.dtype), y),
+          "clamp": lambda y, low: (y * 0 + low / 2).clamp(min=low)}
+
+
 def main(folder):
     torch.manual_seed(1)
     rows, classes = torch.randn(4, 6), torch.tensor([0, 1, 2, 1])
@@ -369,7 +375,8 @@ def main(folder):
     elsewhere = odd_modules.DroppedTurned(False)
     elsewhere.load_state_dict(odd_modules.ROWS["dropped_turned"].state_dict())
     write(folder, "dropped_turned_elsewhere", elsewhere, (rows,))
-    write(folder, "lowest", Small(lambda _, y: y.masked_fill(y > 0, torch.finfo(y.dtype).min).softmax(1)), (rows,))
+    for name, fill in LOWEST.items():
+        write(folder, f"lowest_{name}", Small(lambda _, y, fill=fill: fill(y, torch.finfo(y.dtype).min).softmax(1)), (rows,))
     program = export(Images().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=2)},))
     save(program, str(folder / "evaluated.pt2"))
 

@@ -189,6 +189,49 @@ class OneBias(nn.Module):
         return F.linear(F.linear(x, self.first, self.bias), self.last, self.one)
 
 
+class WrittenPool(nn.Module):
+    """What is pooled behind a ReLU is written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.elu, self.out = nn.Conv2d(3, 4, 3, padding=1), nn.ELU(inplace=True), nn.Linear(4 * 4 * 4, 5)
+
+    def forward(self, x):
+        y = self.elu(F.max_pool2d(F.relu(self.conv(x)), 2) - 0.5)
+        z = F.max_pool2d(F.relu(self.conv(x)), 2)
+        z[:, 0] = 0
+        return self.out((y + z).flatten(1))
+
+
+class UnsafeChunks(nn.Module):
+    """Parts that PyTorch does not call views are written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        y = self.first(x)
+        part, _ = torch.unsafe_chunk(y, 2, 1)
+        part.mul_(0.5)
+        return self.last(y)
+
+
+class FrozenReader(nn.Module):
+    """What a frozen layer has read is written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.frozen, self.last = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        y = self.first(x) * 1.0
+        z = self.frozen(y)
+        y.mul_(2)
+        return self.last(y + z)
+
+
 class DroppedTurned(nn.Module):
     """Dropout of what lies in memory in another order, whose rows, a copy, are written to."""
 
@@ -233,7 +276,8 @@ def unflattened(y):
 
 
 IMAGES = {"own_statistics": OwnStatistics(), "written_flat": WrittenThroughAView(flat), "written_contiguous": WrittenThroughAView(contiguous),
-          "written_unflattened": WrittenThroughAView(unflattened), "viewed_as": ViewedAs()}
+          "written_unflattened": WrittenThroughAView(unflattened), "viewed_as": ViewedAs(), "written_pool": WrittenPool()}
 ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "multiplied_behind": MultipliedBehindAWrite(), "dropped_in_place": DroppedInPlace(),
-        "written_rows": WrittenThroughRows(), "numbers_of_sizes": NumbersOfSizes(), "negative_scale": NegativeScale(), "one_bias": OneBias(), "dropped_turned": DroppedTurned(True)}
+        "written_rows": WrittenThroughRows(), "numbers_of_sizes": NumbersOfSizes(), "negative_scale": NegativeScale(), "one_bias": OneBias(), "dropped_turned": DroppedTurned(True),
+        "unsafe_chunks": UnsafeChunks(), "frozen_reader": FrozenReader()}
 TEXTS = {"padded_elsewhere": PaddedElsewhere(), "bags": Bags(), "bag_of_one": BagOfOne()}

@@ -1,4 +1,5 @@
 #include "core/error.hpp"
+#include "models/compute/kernel_scope.hpp"
 #include "models/layers/batch_norm2d.hpp"
 #include "models/layers/residual_block.hpp"
 #include "models/support.hpp"
@@ -53,6 +54,34 @@ TEST(BatchNormTest, TrainingOutputsAndGradientsAreTorchs) {
       EXPECT_TRUE(at::allclose(layer.parameters()[1].value.grad(), bias.grad(), 1e-11, 1e-11));
     }
   }
+}
+
+// A user's network may keep them as columns of a table, or compute the bias in half precision.
+TEST(BatchNormTest, WeightAndBiasMayLieAnywhere) {
+  at::manual_seed(7);
+  const at::Tensor data = at::randn({4, 24, 5, 6}).to(at::kBFloat16, false, true, kLast);
+  const at::Tensor numbers = at::rand({24, 3}) + 0.5;
+  const auto train = [&](Kernels kernels, bool columns) {
+    const KernelScope scope(kernels);
+    const at::Tensor table = numbers.clone().requires_grad_();
+    const at::Tensor weight = table.select(1, 1);
+    const at::Tensor bias = table.select(1, 2);
+    std::vector<Parameter> parameters = {
+        {.name = "weight", .value = columns ? weight : weight.contiguous()},
+        {.name = "bias", .value = columns ? bias.to(at::kBFloat16) : bias.contiguous()}};
+    std::vector<Parameter> unused;
+    std::vector<Buffer> buffers;
+    const BatchNorm place = BatchNorm::add("bn", 24, unused, buffers, Slicing::none);
+    const at::Tensor y = batch_norm({.input = data, .residual = {}, .then = kernels::Then::relu}, place,
+                                    parameters, buffers, Context{.mode = Mode::training});
+    y.to(at::kFloat).square().sum().backward();
+    return std::vector{y.detach().to(at::kFloat), table.grad()};
+  };
+  const auto expected = train(Kernels::fused, false);
+  const auto found = train(Kernels::fused, true);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_TRUE(at::allclose(found[i], expected[i], 2e-2, 2e-2))
+        << i << ' ' << (found[i] - expected[i]).abs().max();
 }
 
 // Sums are of the whole tensor in any case: in bfloat16 only what goes in and out is rounded.

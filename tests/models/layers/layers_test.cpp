@@ -1,8 +1,10 @@
 #include "core/error.hpp"
+#include "models/compute/kernel_scope.hpp"
 #include "models/layers/activation.hpp"
 #include "models/layers/convolution/conv2d.hpp"
 #include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/dropout.hpp"
+#include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
 #include "models/support.hpp"
 
@@ -82,6 +84,23 @@ TEST(LayersTest, StridedAndPaddedConvolutionIsTorchs) {
   EXPECT_TRUE(at::allclose(out, at::conv2d(input, p[0].value, p[1].value, 2, 1)));
   EXPECT_EQ(layer.output_shapes({input.sizes().vec()})[0], out.sizes().vec());
   EXPECT_THROW(layer.forward({at::randn({2, 3, 9, 10})}, {}), Error);
+}
+
+// A user's network may keep it turned.
+TEST(LayersTest, MeansOfWordsTakeATableThatLiesOtherwise) {
+  at::manual_seed(2);
+  const at::Tensor ids = at::tensor({3, 1, 2, 4, 0, 0}, at::kInt).view({2, 3});
+  const at::Tensor turned = at::randn({7, 5});  // 5 words
+  std::vector<at::Tensor> found;
+  for (const Kernels kernels : {Kernels::own, Kernels::libtorch}) {
+    const KernelScope scope(kernels);
+    const at::Tensor leaf = turned.clone().requires_grad_();
+    const at::Tensor means = bag_means(ids, leaf.t(), nullptr, "words");
+    means.square().sum().backward();
+    found.insert(found.end(), {means.detach(), leaf.grad()});
+  }
+  EXPECT_TRUE(at::allclose(found[0], found[2]));
+  EXPECT_TRUE(at::allclose(found[1], found[3]));
 }
 
 TEST(DropoutTest, GradientUsesTheMaskOfTheForwardPass) {

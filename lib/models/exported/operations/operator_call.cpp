@@ -1,6 +1,7 @@
 #include "models/exported/operations/operator_call.hpp"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "core/printable.hpp"
+#include "models/exported/operations/recurrent.hpp"
 #include "models/exported/operators.hpp"
 
 namespace dtrain::models::exported {
@@ -87,9 +89,7 @@ class ArgumentFiller {
         };
       case Kind::real:
         if (type->kind() == c10::TypeKind::TensorType) return constant(scalar_tensor(given.reals.at(0)));
-        if (calls(node_, "masked_fill") && node_.find("self") != nullptr)
-          return within_range_of(node_.find("self")->values.at(0), given.reals.at(0));
-        return constant(given.reals.at(0));
+        return real(given.reals.at(0));
       case Kind::reals:
         return constant(given.reals);
       case Kind::boolean:
@@ -122,16 +122,42 @@ class ArgumentFiller {
   }
 
  private:
-  /// `torch.finfo(x.dtype).min` is a number of float32 in the file, which half precision cannot hold.
-  Fill within_range_of(const std::optional<ValueId>& self, double number) const {
-    if (!self || !std::isfinite(number)) return constant(number);
-    return [place = scope_.place_of(*self), number](const Workspace& work) {
-      const auto type = work.tensors[place].scalar_type();
-      if (type != at::kHalf && type != at::kBFloat16) return c10::IValue(number);
-      const double most = type == at::kHalf ? double{std::numeric_limits<c10::Half>::max()}
-                                            : double{std::numeric_limits<c10::BFloat16>::max()};
-      return c10::IValue(std::clamp(number, -most, most));
-    };
+  /// `torch.finfo(x.dtype).min` is a number of float32 in the file, which half precision cannot hold: it
+  /// becomes that of the tensor beside it, and of autocast where a constant stands alone. LibTorch would make
+  /// an infinity of it, and softmax NaN of a row of those, or refuse it.
+  Fill real(double number) const {
+    constexpr std::array<std::string_view, 7> kRefuse = {"masked_fill", "masked_fill_", "fill_",    "clamp",
+                                                         "clamp_",      "clamp_min",    "clamp_max"};
+    const bool is_outermost = std::abs(number) == double{std::numeric_limits<float>::max()};
+    const auto calls_it = [&](std::string_view name) { return calls(node_, name); };
+    const bool fits_what_is_beside = std::isfinite(number) && (std::ranges::any_of(kRefuse, calls_it) ||
+                                                               (is_outermost && calls(node_, "where")));
+    if (fits_what_is_beside) {
+      const auto self = tensor_of(node_, "self");
+      const auto beside = self ? self : tensor_of(node_, "other");
+      if (!beside) return constant(number);
+      return [place = scope_.place_of(*beside), number](const Workspace& work) {
+        return c10::IValue(within(number, work.tensors[place].scalar_type()));
+      };
+    }
+    const auto* size = node_.find("size");
+    const bool is_one_number =
+        calls(node_, "scalar_tensor") || (calls(node_, "full") && (size == nullptr || size->sizes.empty()));
+    if (is_outermost && is_one_number) {
+      return [number](const Workspace& work) {
+        const auto device = work.device.type();
+        const bool in_half = at::autocast::is_autocast_enabled(device);
+        return c10::IValue(in_half ? within(number, at::autocast::get_autocast_dtype(device)) : number);
+      };
+    }
+    return constant(number);
+  }
+
+  static double within(double number, at::ScalarType type) {
+    if (type != at::kHalf && type != at::kBFloat16) return number;
+    const double most = type == at::kHalf ? double{std::numeric_limits<c10::Half>::max()}
+                                          : double{std::numeric_limits<c10::BFloat16>::max()};
+    return std::clamp(number, -most, most);
   }
 
   Fill tensors(const Argument& given, const c10::TypePtr& type) const {
@@ -221,6 +247,12 @@ class OperatorCall final : public Operation {
       const auto* given = node.find(argument.name());
       if (given != nullptr && argument.name() == "sparse" && given->kind == Argument::Kind::boolean) {
         fills_.push_back(constant(false));  // an embedding's gradients are dense here
+      } else if (argument.name() == "train" && is_recurrent(node)) {
+        // A module that stays in evaluation mode has gradients, too; on a GPU only calls that train have.
+        fills_.push_back(
+            [](const Workspace& work) { return c10::IValue(work.context.mode == Mode::training); });
+      } else if (argument.name() == "dropout" && is_recurrent(node)) {
+        fills_.push_back(constant(0.0));  // what drops is computed layer by layer (recurrent.hpp)
       } else if (given != nullptr) {
         fills_.push_back(filler.fill(*given, argument));
       } else if (argument.default_value()) {

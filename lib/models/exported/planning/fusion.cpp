@@ -152,13 +152,25 @@ class Fusion {
     steps_ = std::move(kept);
   }
 
+  /// The roots of what is written to.
+  std::set<ValueId> overwritten() const {
+    std::set<ValueId> found;
+    for (const Step& step : steps_) {
+      for (const ValueId value : written(node(step), step.handle.schema())) found.insert(memory_.root(value));
+    }
+    return found;
+  }
+
+  /// A ReLU needs its result again, max_pool2d does not: what is written to later stays as it is.
   void pool_first() {
+    const auto changed = overwritten();
     std::vector<Step> kept;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       const Node& relu = node(steps_[i]);
       const bool pooled =
           is_relu(relu) && i + 1 < steps_.size() && calls(node(steps_[i + 1]), "max_pool2d") &&
-          tensor_of(node(steps_[i + 1]), "self") == result_of(relu) && uses(result_of(relu)) == 1;
+          tensor_of(node(steps_[i + 1]), "self") == result_of(relu) && uses(result_of(relu)) == 1 &&
+          !changed.contains(memory_.root(result_of(node(steps_[i + 1]))));
       const auto input = tensor_of(relu, "self");
       if (!pooled || !input || !is_used_up(*input)) {
         kept.push_back(steps_[i]);

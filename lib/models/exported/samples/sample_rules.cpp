@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -77,7 +78,8 @@ class Inspection {
     if (std::ranges::none_of(read, [&](ValueId value) { return sizes_.depends(value); })) {
       if (used.empty()) return names_samples_elsewhere(node) ? "depends on the number of samples" : "";
       if (is_added_to_samples(node)) return {};
-      if (!calls(node, "expand")) return "makes of a parameter what all samples share";
+      if (!calls(node, "expand") || std::ranges::any_of(used, &UsedParameter::turned))
+        return "makes of a parameter what all samples share";
       const bool leads = has_one_result(node) && place(result_of(node)) && place(result_of(node))->leads();
       return leads ? "" : "gives what does not count samples along its first dim";
     }
@@ -165,20 +167,24 @@ class Inspection {
     if (leads || is_of_known_rows(given)) {
       if (calls(node, "linear")) return !used.turned && (is("bias") || (is("weight") && dims == 2));
       if (calls(node, "embedding"))
-        return is("weight") && !node.find("scale_grad_by_freq") && !node.find("sparse");
+        return is("weight") && !used.turned && !node.find("scale_grad_by_freq") && !node.find("sparse");
       if (calls(node, "layer_norm")) return is("weight") || is("bias");
     }
     if (!leads) return false;
     if (calls(node, "addmm")) {
       const auto* beta = node.find("beta");
       const auto* alpha = node.find("alpha");
-      return beta == nullptr && alpha == nullptr && dims <= 2 && ((is("self") && dims == 1) || is("mat2"));
+      const auto all = parameters_of(planned_, node);
+      const bool has_weight = std::ranges::find(all, "mat2", &UsedParameter::argument) != all.end();
+      return beta == nullptr && alpha == nullptr && dims <= 2 && has_weight &&
+             ((is("self") && dims == 1) || is("mat2"));
     }
     if (calls(node, "mm")) return is("mat2");
     if (calls(node, "matmul")) return is("other") && dims == 2;
     if (calls(node, "group_norm")) return is("weight") || is("bias");
     if (calls(node, "add") || calls(node, "mul"))
-      return !used.turned && node.find("alpha") == nullptr && is_broadcast(node, used.parameter, 0);
+      return !used.turned && node.find("alpha") == nullptr && is_broadcast(node, used.parameter, 0) &&
+             !given.empty() && dims <= rank(given[0]);
     const bool convolves = node.target.find("conv") != std::string::npos && is_image_operator(node);
     return convolves && !node.target.ends_with(".padding") && (is("weight") || is("bias"));
   }
@@ -290,6 +296,7 @@ class Inspection {
       return std::nullopt;
     }
     const bool stacks = calls(node, "stack");
+    if (is_whole(node)) return made;
     const auto named = dims_named(node, rank(given[0]) + (stacks ? 1 : 0));
     if (!named) return std::nullopt;
     if (stacks) return moved(made, named->at(0) <= made.dim ? 1 : 0);
@@ -301,6 +308,16 @@ class Inspection {
       made.dim -= static_cast<std::size_t>(
           std::ranges::count_if(*named, [&](std::size_t dim) { return dim < made.dim; }));
     return made;
+  }
+
+  /// `x[:]`, as PyTorch writes the first part of `x[:, 0]`.
+  static bool is_whole(const Node& node) {
+    const auto is = [&](const char* name, std::int64_t number) {
+      const auto* argument = node.find(name);
+      return argument == nullptr || argument->kind == Argument::Kind::none || number_of(node, name) == number;
+    };
+    return calls(node, "slice") && is("start", 0) && is("step", 1) &&
+           is("end", std::numeric_limits<std::int64_t>::max());
   }
 
   Found in_other_order(const Node& node, ValueId given) const {

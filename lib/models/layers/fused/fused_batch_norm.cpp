@@ -118,7 +118,8 @@ at::Tensor fused_batch_norm(const at::Tensor& x, const at::Tensor& residual, ker
     mean.step_weight += step.samples;
     variance.step_weight += step.samples;
   }
-  return FusedBatchNorm::apply(x, weight.value, bias.value,
+  // The kernels read floats side by side; a user's network may give columns of a table, or half precision.
+  return FusedBatchNorm::apply(x, weight.value.contiguous(), bias.value.to(at::kFloat).contiguous(),
                                residual.defined() ? std::optional(residual) : std::nullopt, epsilon,
                                then == kernels::Then::relu, step);
 }
