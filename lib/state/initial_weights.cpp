@@ -224,7 +224,9 @@ std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpo
     at::Tensor place = tensor.value;
     const int copies = copies_in(checkpoint, tensor);
     const auto& copy = tensor.owner.copy;
-    if (copies == 0 && !tensor.anew.empty()) {
+    const bool is_there =
+        copies > 0 || checkpoint.manifest().find(tensor.group + "/" + tensor.name) != nullptr;
+    if (!is_there && !tensor.anew.empty()) {
       anew.insert(tensor.anew);
     } else if (copies == 0) {
       require_state_of_optimizer(checkpoint, tensor);

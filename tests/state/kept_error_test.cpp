@@ -88,6 +88,22 @@ TEST(KeptErrorTest, WhatACheckpointLacksStaysAndIsSaid) {
   EXPECT_TRUE(at::equal(value, at::full({3, 4}, 5.0F)));
 }
 
+TEST(KeptErrorTest, WhatMayBeMissingIsReadWhereAllCopiesHaveOne) {
+  h5::Library library;
+  const checkpoint::TemporaryFolder folder;
+  auto tensor = error_of(at::full({3, 4}, 7.0F), 0, 1);
+  tensor.owner = {};
+  ThreadsJob job(1);
+  ThreadsGroup group(job, {0}, 0);
+  SavedState state(topology::MeshShape{}, topology::MeshCoordinates{}, group);
+  state.take({tensor}, {.step = 7});
+  const auto checkpoint =
+      checkpoint::save(folder.path(), checkpoint::SmallState().info, state.references(), library);
+  tensor.value = at::zeros({3, 4});
+  EXPECT_TRUE(loaded(checkpoint, tensor, library).empty());
+  EXPECT_TRUE(at::equal(tensor.value, at::full({3, 4}, 7.0F)));
+}
+
 TEST(KeptErrorTest, StateThatMayNotBeMissingIsNamedWithTheOptionThatBeginsItAnew) {
   h5::Library library;
   const checkpoint::TemporaryFolder folder;

@@ -71,6 +71,18 @@ class AdaptiveBatchTest(unittest.TestCase):
         with h5py.File(whole / "results.h5") as file, h5py.File(rest / "results.h5") as parts:
             self.assertEqual(self.decisions(file)[1:], self.decisions(parts))
 
+    def test_another_global_batch_begins_with_one_of_its_own(self):
+        first = self.train("small", "--adaptive-batch", "--epochs", 1)
+        with h5py.File(first / "results.h5") as file:
+            self.assertEqual(self.decisions(file)[0][1], 2)
+        larger = [word if word != 8 else 32 for word in RECIPE]
+        run(BINARY, 2, *larger, "--adaptive-batch", "--epochs", 2, "--name", "large", "--resume", first / f"checkpoints/step-{EPOCH:08}",
+            "--optimizer-state", "keep", cwd=self.folder, limit_s=100)
+        with h5py.File(self.folder / "runs/large/results.h5") as file:
+            rows = file["ranks/00000/steps"][:]
+        self.assertEqual(set(np.diff(rows["step"], prepend=EPOCH // 4)), {1})
+        np.testing.assert_allclose(rows["learning_rate"], 0.01)
+
     def test_where_the_noise_is_not_known_it_is_refused(self):
         for ranks, words, options in [(1, ["one copy shows no noise", "start two ranks"], []),
                                       (2, ["--strategy ddp cannot", "number of ranks"], ["--reproducible"]),

@@ -171,6 +171,27 @@ class ModelSelectionTest(unittest.TestCase):
         rate = self.train("rate", *again, "--resume", start, "--optimizer-state", "keep", "--learning-rate", 0.01)
         self.assertEqual(self.events(rate, "schedule"), [])
 
+    def test_a_run_from_anothers_checkpoint_saves_its_own_options(self):
+        start = self.train("theirs", *MLP, "--epochs", 1) / "checkpoints" / "step-00000064"
+        mine = [*MLP, "--learning-rate", 0.0005]
+        idle = self.train("mine", *mine, "--epochs", 1, "--resume", start, "--optimizer-state", "keep")  # nothing to do
+        manifest = json.loads((idle / "checkpoints/step-00000064/manifest.json").read_text())
+        self.assertIn("0.0005", manifest["config"])
+        self.assertEqual(manifest["total_steps"], 64)
+        longer = self.train("mine", *mine, "--epochs", 2)  # not refused for the other run's options
+        self.assertEqual(self.table(longer, "epochs")["epoch"].tolist(), [2])
+
+    def test_without_a_validation_split_the_best_is_the_newest_of_an_epochs_end(self):
+        rows = [f"{number % 7},{number % 11},{'odd' if number % 2 else 'even'}" for number in range(4000)]
+        (self.folder / "rows.csv").write_text("\n".join(["a,b,which", *rows]) + "\n")
+        run(BINARY, 1, "stage", "unvalidated", "--from", "rows.csv", "--target", "which", "--validation", "none", cwd=self.folder)
+        options = [*MLP, "--dataset", "unvalidated", "--epochs", 1, "--keep", 9]
+        folder = self.train("unvalidated", *options, "--limit-steps", 5)
+        self.assertEqual(self.best(folder), 5)
+        self.train("unvalidated", *options, "--limit-steps", 20)  # goes on within the same epoch
+        self.assertEqual(self.best(folder), 20)
+        self.assertEqual(self.table(folder, "test")["checkpoint"].tolist(), [b"checkpoints/step-00000020"])
+
     def test_strategies_beyond_lock_step_count_updates_alike(self):
         # One rank, whose every micro-batch is a step: all of them make ddp's updates.
         options = ["--model", "mlp", "--model-option", "hidden=20", "--threads", 1, "--micro-batches", 1, "--kernels", "libtorch", "--optimizer", "adam"]

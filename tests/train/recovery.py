@@ -312,6 +312,23 @@ def a_spare_learns_what_the_memory_limit_has_chosen(binary, folder):
         assert re.search(r"^micro-batches\s*=\s*4$", config, re.MULTILINE), config
 
 
+def a_run_from_anothers_checkpoint_loses_a_rank_before_its_own_first(binary, folder):
+    """It goes on with its own options, and keeps what the part before has recorded, also where nothing of that part is saved."""
+    options = ["--model", "mlp", "--global-batch", 500, "--micro-batches", 6, "--epochs", 1, "--quiet", "--watchdog", 60, "--threads", 1, "--mesh", "data=3"]
+    run(binary, 3, *options, "--limit-steps", 4, "--name", "theirs", cwd=folder)
+    other = [*options, "--limit-steps", 12, "--resume", "runs/theirs", "--optimizer-state", "keep", "--learning-rate", 0.02]
+    for name, begins, more in (("rate", "step 4", ["--inject", "kill:rank=2,phase=backward,step=5"]),
+                               ("rounds", "nothing", ["--strategy", "local_sgd", "--sync-period", 4, "--inject", "kill:rank=2,phase=backward,step=6"])):
+        done = ended(binary, folder, 3, *other, *more, "--name", name)
+        assert done.returncode == 0 and (folder / "runs" / name / "state").read_text() == "completed\n", (name, done.returncode, done.stdout, done.stderr)
+        with h5py.File(folder / "runs" / name / "results.h5") as file:
+            events = [(event["kind"].decode(), event["detail"].decode()) for event in file["ranks/00000/events"][:]]
+        kinds = [kind for kind, _ in events]
+        assert kinds.count("lost_rank") == 1 and kinds.count("resumed") == 2, (name, events)
+        assert dict(events)["saved_after_loss"].startswith(begins), (name, events)
+    print("a run from another run's checkpoint that loses a rank at once goes on with its own options and events", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
@@ -352,6 +369,7 @@ def main():
         an_error_of_one_rank_after_a_loss_is_no_loss(arguments.binary, folder)
         a_spare_goes_on_with_the_program_that_the_run_kept(arguments.binary, folder)
         dealing_by_speed_goes_on_with_more_copies(arguments.binary, folder)
+        a_run_from_anothers_checkpoint_loses_a_rank_before_its_own_first(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")

@@ -1,5 +1,6 @@
 #include "parallel/strategy/adaptive_batch.hpp"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -14,7 +15,8 @@ namespace dtrain::parallel {
 AdaptiveBatch::AdaptiveBatch(std::int64_t global_batch, const optim::OptimizerConfig& optimizer)
     : global_batch_(global_batch),
       exponent_(optimizer.adaptive() ? 0.5 : 1.0),
-      state_(at::zeros({kFields}, at::kDouble)) {
+      state_(at::zeros({kFields}, at::kDouble)),
+      counted_in_(at::full({1}, global_batch, at::kDouble)) {
   number(kBatches) = number(kRate) = 1;
 }
 
@@ -57,12 +59,24 @@ std::string AdaptiveBatch::end_epoch(std::int64_t batches_in_epoch) {
       scale, batches(), global_batch_, before, global_batch_, rate());
 }
 
-StateTensor AdaptiveBatch::saved() const {
-  return {.group = fmt::format("{}adaptive_batch", StateTensor::kOptimizer),
-          .name = "state",
-          .value = state_,
-          .slice = nullptr,
-          .owner = {.pipe = 0}};
+std::vector<StateTensor> AdaptiveBatch::saved() const {
+  const auto group = fmt::format("{}adaptive_batch", StateTensor::kOptimizer);
+  return {{.group = group, .name = "state", .value = state_, .slice = nullptr, .owner = {.pipe = 0}},
+          {.group = group,
+           .name = "global_batch",
+           .value = counted_in_,
+           .slice = nullptr,
+           .owner = {.pipe = 0},
+           .anew = fmt::format("the checkpoint does not say what batch --adaptive-batch has multiplied: it "
+                               "is taken for {}",
+                               global_batch_)}};
+}
+
+void AdaptiveBatch::adopt() {
+  const auto here = static_cast<double>(global_batch_);
+  if (counted_in_.item<double>() == here) return;
+  counted_in_.fill_(here);
+  number(kBatches) = number(kRate) = 1;
 }
 
 }  // namespace dtrain::parallel

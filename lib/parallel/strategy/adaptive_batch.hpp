@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "optim/optimizer.hpp"
 #include "parallel/step/step.hpp"
@@ -46,8 +47,12 @@ class AdaptiveBatch {
   /// the run's events.
   std::string end_epoch(std::int64_t batches_in_epoch);
 
-  /// Where it stands, double [4]: writing to the tensor restores that.
-  StateTensor saved() const;
+  /// Where it stands, to be written to and then adopted: double [4], and the --global-batch that this counts
+  /// in, [1].
+  std::vector<StateTensor> saved() const;
+  /// saved() was read from a file. Of a run with another --global-batch the noise goes on, which is in
+  /// samples; batches and rate begin with 1 again.
+  void adopt();
 
  private:
   enum Field { kNoise, kSignal, kBatches, kRate, kFields };
@@ -56,6 +61,7 @@ class AdaptiveBatch {
   std::int64_t global_batch_;
   double exponent_;  // of the rule for rates
   at::Tensor state_;
+  at::Tensor counted_in_;  // global_batch_, unless a file has another
 };
 
 }  // namespace dtrain::parallel

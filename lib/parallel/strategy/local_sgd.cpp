@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <utility>
+
 #include "parallel/agreement.hpp"
 #include "parallel/strategy/synchronous.hpp"
 
@@ -99,9 +101,11 @@ void LocalSgd::begin_with_agreed() {
 }
 
 void LocalSgd::begin_own_step(bool first) {
+  // Another strategy may have left the state that was read; a round begins without any.
+  const bool has_read_state = std::exchange(has_read_state_, false);
+  if ((first || has_read_state) && forgets_optimizer()) copy().reset_optimizer();
   if (first) {
     if (outer_ != nullptr) outer_->begin(copy().values());
-    if (policy_ == OptimizerState::reset) copy().reset_optimizer();
   } else if (holds_ == Holds::agreed) {
     const at::NoGradGuard no_grad;
     copy().values().copy_(own_);
@@ -112,7 +116,7 @@ void LocalSgd::begin_own_step(bool first) {
 }
 
 std::int64_t LocalSgd::update_number(std::int64_t step) {
-  return policy_ == OptimizerState::reset ? ++updates_ : Rounds::update_number(step);
+  return forgets_optimizer() ? ++updates_ : Rounds::update_number(step);
 }
 
 void LocalSgd::exchange_within(std::int64_t step, std::int64_t steps, double weight) {
@@ -156,7 +160,7 @@ void LocalSgd::arrive() {
 void LocalSgd::exchange(double share) {
   // These first: they would wait for parts that are on their way.
   if (policy_ == OptimizerState::averaged) copy().average_optimizer(share);
-  if (policy_ == OptimizerState::reset) copy().reset_optimizer();
+  if (forgets_optimizer()) copy().reset_optimizer();
   updates_ = 0;
   if (partial_ != nullptr) {
     copy().average_buffers(share);
@@ -205,6 +209,7 @@ void LocalSgd::adopt_weights() {
 }
 
 void LocalSgd::adopt_optimizer() {
+  has_read_state_ = true;
   if (late_ != nullptr) late_->adopt_state();
   parts().data.barrier().wait();
 }

@@ -55,6 +55,7 @@ class LocalSgd final : public Rounds {
   std::int64_t update_number(std::int64_t step) override;
   void exchange_within(std::int64_t step, std::int64_t steps, double weight) override;
   void exchange(double share) override;
+  bool forgets_optimizer() const override { return policy_ == OptimizerState::reset; }
   void arrive() override;
   void exchange_fragments(int end, PartExchange::Weight weight);
   void take_first();
@@ -68,7 +69,8 @@ class LocalSgd final : public Rounds {
   int next_ = 0;    // fragment to be exchanged
   at::Tensor own_;  // [n], where the copies stay apart
   Holds holds_ = Holds::common;
-  std::int64_t updates_ = 0;  // since the optimizer's state was reset
+  std::int64_t updates_ = 0;     // since the optimizer's state was reset
+  bool has_read_state_ = false;  // of the optimizer, and no copy has made a step of its own since
 };
 
 StrategyEntry local_sgd();

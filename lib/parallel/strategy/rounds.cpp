@@ -56,7 +56,7 @@ void Rounds::step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome
   round_weight_ += pass.weight;
   ++steps_;
   if (steps_ >= period_.steps() || plan.pauses) {
-    end_round(outcome);
+    end_round(plan.number, outcome);
     if (plan.pauses) arrive();
   } else {
     exchange_within(steps_, period_.steps(), round_weight_);
@@ -68,7 +68,8 @@ void Rounds::update(double norm, double weight, const StepPlan& plan, std::int64
   copy_.update(clip / weight, plan.learning_rate, number);
 }
 
-void Rounds::end_round(StepOutcome& outcome) {
+/// `number`: of its last step.
+void Rounds::end_round(std::int64_t number, StepOutcome& outcome) {
   const auto agreed = control_.agree(round_, parts_.requests ? parts_.requests() : StepRequests());
   outcome.total = agreed.totals;
   outcome.requests = agreed.requests;
@@ -76,6 +77,7 @@ void Rounds::end_round(StepOutcome& outcome) {
   const auto& total = outcome.total;
   if (total.non_finite > 0 || !std::isfinite(total.loss)) spoiled_.report(parts_, copy_, total);
   exchange(total.weight > 0 ? round_weight_ / total.weight : 1.0 / parts_.data.size());
+  if (forgets_optimizer()) scaler_.go_on_from({.left_out = number});
   const auto before = period_.steps();
   if (period_.round_done(total.loss, total.weight, steps_) && parts_.tell)
     parts_.tell("sync_period", fmt::format("{} steps, was {}", period_.steps(), before));

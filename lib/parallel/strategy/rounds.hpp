@@ -41,6 +41,9 @@ class Rounds : public Strategy {
   /// The round is over: what the copies exchange. `share`: of this copy in the weight of all samples of the
   /// round. Collective.
   virtual void exchange(double share) = 0;
+  /// Whether exchange() sets the optimizer's state to zero: its updates count from there, and a checkpoint
+  /// says so.
+  virtual bool forgets_optimizer() const { return false; }
   /// After exchange(), where the run uses the agreed model next: what is still on its way between the copies
   /// arrives. Collective.
   virtual void arrive() {}
@@ -53,7 +56,7 @@ class Rounds : public Strategy {
  private:
   void step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome);
   void step_together(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome);
-  void end_round(StepOutcome& outcome);
+  void end_round(std::int64_t number, StepOutcome& outcome);
   void update(double norm, double weight, const StepPlan& plan, std::int64_t number);
 
   StrategyParts parts_;

@@ -242,7 +242,9 @@ void Synchronous::close_weights(std::size_t layer) {
 StateView Synchronous::state() {
   std::vector<StateTensor> more;
   if (compression_ != nullptr) more = compression_->state();
-  if (adaptive_ != nullptr) more.push_back(adaptive_->saved());
+  if (adaptive_ != nullptr) {
+    for (auto& saved : adaptive_->saved()) more.push_back(std::move(saved));
+  }
   const StateView::Saves saves{.common = parts_.counts_common,
                                .shards = parts_.data_across == nullptr || parts_.data_across->rank() == 0};
   return {parameters_, parts_.model, *optimizer_, held_, std::move(more), saves};
@@ -263,6 +265,7 @@ void Synchronous::adopt_weights() {
 
 void Synchronous::adopt_optimizer() {
   optimizer_->take_over_state();
+  if (adaptive_ != nullptr) adaptive_->adopt();
   parts_.data.barrier().wait();  // where the ranks of a node share it
 }
 

@@ -122,7 +122,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
 /// The weights are there; the rest of the state, and where the run stood.
 void Trainer::go_on_from(const state::ResumePoint& resume) {
   job_.world().barrier();  // rank 0's results are there: an error from here on leaves a run that has failed
-  last_ = standing(resume, pieces_, config_.output.optimizer_state);
+  const auto start = standing(resume, pieces_, config_.output.optimizer_state);
+  last_ = resume.own ? start : begun_at(start, info_of_run(config_, workload_, job_), total_steps_);
   require(last_.step <= total_steps_,
           fmt::format("has done {} steps, and only {} are wanted", last_.step, total_steps_),
           {.subject = resume.folder.string(),
@@ -148,7 +149,7 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
   }
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
   if (const auto stretch =
-          stretched_schedule(schedule_, config_.update.recipe_warmup_steps, last_, total_steps_);
+          stretched_schedule(schedule_, config_.update.recipe_warmup_steps, start, total_steps_);
       !stretch.empty())
     outputs_.event("schedule", stretch);
   for (const auto& sentence : anew_) outputs_.event("starts_anew", sentence);
@@ -160,8 +161,9 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
 void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
-  for (const auto& sentence : anew_) log_.info("compression " + sentence);
-  const auto stretch = stretched_schedule(schedule_, config_.update.recipe_warmup_steps, last_, total_steps_);
+  for (const auto& sentence : anew_) log_.info("resumed    " + sentence);
+  const auto start = standing(resume, pieces_, config_.output.optimizer_state);
+  const auto stretch = stretched_schedule(schedule_, config_.update.recipe_warmup_steps, start, total_steps_);
   if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
 }
@@ -534,13 +536,13 @@ bool Trainer::is_exhausted() const {
   return selection_.is_exhausted(owes ? step_ - 1 : step_, checkpoints_.best());
 }
 
-// Without a validation split every epoch whose end is saved is the best so far. All ranks decide alike: the
-// loss is agreed.
+// Without a validation split every epoch whose end is saved is the best so far, also where the same epoch has
+// gone on since the last one. All ranks decide alike: the loss is agreed.
 bool Trainer::is_best_so_far(const std::optional<EvaluationResult>& validation) {
   const Scores scores = validation
                             ? validation->total
                             : Scores{.loss = -static_cast<double>(epoch_), .accuracy = record::kNoValue};
-  if (!selection_.improves(scores, checkpoints_.best())) return false;
+  if (validation && !selection_.improves(scores, checkpoints_.best())) return false;
   last_.best = {.step = step_, .loss = scores.loss, .accuracy = scores.accuracy};
   return true;
 }

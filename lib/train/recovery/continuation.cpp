@@ -27,8 +27,9 @@ bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples) {
 
 std::optional<record::Kept> rows_kept(const std::optional<state::ResumePoint>& resume,
                                       const std::optional<LostRanks>& behind, std::int64_t samples) {
-  if (!resume && behind) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
-  if (!resume || !resume->own) return std::nullopt;
+  const bool continues = resume && resume->own;
+  if (!continues && behind) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
+  if (!continues) return std::nullopt;
   const auto& info = resume->info;
   return record::Kept{.step = info.step, .epoch = is_done(info, samples) ? info.epoch : info.epoch - 1};
 }
@@ -42,6 +43,19 @@ checkpoint::CheckpointInfo standing(const state::ResumePoint& resume, const para
   info.loss_scale.left_out = info.step - updates;
   info.total_steps = 0;  // its schedule was another
   return info;
+}
+
+checkpoint::CheckpointInfo begun_at(const checkpoint::CheckpointInfo& start, checkpoint::CheckpointInfo run,
+                                    std::int64_t total_steps) {
+  run.step = start.step;
+  run.epoch = start.epoch;
+  run.position_samples = start.position_samples;
+  run.total_steps = total_steps;
+  run.so_far = start.so_far;
+  run.so_far.virtual_time_s = 0;
+  run.loss_scale = start.loss_scale;
+  run.best = {};
+  return run;
 }
 
 std::string stretched_schedule(const optim::ScheduleConfig& schedule, int recipe_warmup,

@@ -28,6 +28,12 @@ std::optional<record::Kept> rows_kept(const std::optional<state::ResumePoint>& r
 checkpoint::CheckpointInfo standing(const state::ResumePoint& resume, const parallel::Pieces& pieces,
                                     const std::string& optimizer_state);
 
+/// The same for the checkpoints of a run that begins from another run's, before its first step. `run`: what
+/// they all say of it, as info_of_run(); `start`: as standing(). Nothing is validated yet, virtual times
+/// begin at 0, and the learning rates follow from `total_steps`.
+checkpoint::CheckpointInfo begun_at(const checkpoint::CheckpointInfo& start, checkpoint::CheckpointInfo run,
+                                    std::int64_t total_steps);
+
 /// What becomes of the learning rate where the run is to do another number of steps than before; mostly
 /// empty. `recipe_warmup`: as of UpdateConfig.
 std::string stretched_schedule(const optim::ScheduleConfig& schedule, int recipe_warmup,

@@ -180,13 +180,54 @@ TEST(AdaptiveBatchTest, OneStepOfSixteenIsMeasured) {
   EXPECT_EQ(measured(320), 10) << "of steps of two batches";
 }
 
+/// As from a checkpoint.
+void take_over(const AdaptiveBatch& first, AdaptiveBatch& second) {
+  const auto from = first.saved();
+  auto to = second.saved();
+  ASSERT_EQ(from.size(), to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].value.copy_(from[i].value);
+  second.adopt();
+}
+
+TEST(AdaptiveBatchTest, AnotherGlobalBatchKeepsTheNoiseAndBeginsWithOneBatch) {
+  AdaptiveBatch first(64, rule("sgd"));
+  for (int k = 0; k < 2; ++k) {
+    show(first, 512);
+    first.end_epoch(10'000);
+  }
+  ASSERT_EQ(first.batches(), 4);
+  AdaptiveBatch second(256, rule("sgd"));
+  take_over(first, second);
+  EXPECT_EQ(second.batches(), 1) << "a step of 256 samples, as before";
+  EXPECT_EQ(second.rate(), 1);
+  EXPECT_NEAR(second.noise_scale(), 512, 1e-9);
+  AdaptiveBatch third(256, rule("sgd"));
+  show(second, 512);
+  second.end_epoch(10'000);
+  take_over(second, third);
+  EXPECT_EQ(third.batches(), 2) << "what it saves is counted in its own batches";
+}
+
+TEST(AdaptiveBatchTest, AnOlderCheckpointHasNoGlobalBatchAndCountsInThisOne) {
+  AdaptiveBatch first(64, rule("sgd"));
+  show(first, 512);
+  first.end_epoch(10'000);
+  AdaptiveBatch second(64, rule("sgd"));
+  const auto to = second.saved();
+  EXPECT_FALSE(to.back().anew.empty()) << "else it may not be missing";
+  at::Tensor(to.front().value).copy_(first.saved().front().value);
+  second.adopt();
+  EXPECT_EQ(second.batches(), 2);
+  EXPECT_EQ(second.rate(), first.rate());
+}
+
 TEST(AdaptiveBatchTest, GoesOnWhereAnotherStood) {
   AdaptiveBatch first(64, rule("sgd"));
   show(first, 512);
   first.end_epoch(10'000);
   show(first, 300);
   AdaptiveBatch second(64, rule("sgd"));
-  second.saved().value.copy_(first.saved().value);
+  take_over(first, second);
   EXPECT_EQ(second.batches(), 2);
   EXPECT_EQ(second.rate(), first.rate());
   EXPECT_EQ(second.end_epoch(10'000), first.end_epoch(10'000));

@@ -188,6 +188,59 @@ TEST(LocalSgdTest, AdamBeginsAnewWhereItsStateIsReset) {
   }
 }
 
+/// What a run that continues finds in the optimizer's state: that of another run, after many updates.
+void take_over_state(LocalSgd& strategy, std::int64_t left_out) {
+  for (const auto& moments : strategy.state().places()) {
+    if (moments.is_of_optimizer()) at::Tensor(moments.value).fill_(1e6);
+  }
+  strategy.adopt_optimizer();
+  strategy.scaler().go_on_from({.left_out = left_out});
+}
+
+TEST(LocalSgdTest, ACheckpointCountsUpdatesFromWhereTheStateWasReset) {
+  JobOfRounds job;
+  LocalSgd strategy(
+      job.parts({.sync_period = "2", .sync_optimizer = "reset", .local_after = 3}, {.name = "adam"}));
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    job.step(strategy, number);
+    EXPECT_EQ(strategy.scaler().updates(number), number) << "in lock-step";
+  }
+  for (std::int64_t number = 4; number <= 7; ++number) job.step(strategy, number);
+  EXPECT_EQ(strategy.scaler().updates(8), 1) << "the next one is the first since";
+  JobOfRounds other;
+  LocalSgd keeps(other.parts({.sync_period = "2"}, {.name = "adam"}));
+  for (std::int64_t number = 1; number <= 4; ++number) other.step(keeps, number);
+  EXPECT_EQ(keeps.scaler().updates(5), 5);
+}
+
+TEST(LocalSgdTest, AStateThatIsResetForgetsThatOfAnotherRun) {
+  JobOfRounds job;
+  job.engine.target = 1e6;  // far away: each first step of Adam is as long as the rate
+  LocalSgd strategy(job.parts({.sync_period = "2", .sync_optimizer = "reset"}, {.name = "adam"}));
+  take_over_state(strategy, 0);
+  auto before = job.weights();
+  for (std::int64_t number = 129; number <= 132; ++number) {
+    job.step(strategy, number);
+    const auto now = job.weights();
+    EXPECT_LT(distance(now, before + job.rate), 1e-4) << number;
+    before = now;
+  }
+}
+
+TEST(LocalSgdTest, StepsInLockStepGoOnWithTheStateOfAnotherRun) {
+  const auto weights_after = [](auto&& update) {
+    JobOfRounds job;
+    LocalSgd strategy(
+        job.parts({.sync_period = "2", .sync_optimizer = "reset", .local_after = 200}, {.name = "adam"}));
+    update(strategy);
+    job.step(strategy, 129);
+    return job.weights();
+  };
+  const auto anew = weights_after([](LocalSgd& /*strategy*/) {});
+  const auto kept = weights_after([](LocalSgd& strategy) { take_over_state(strategy, 0); });
+  EXPECT_GT(distance(anew, kept), 0.1);
+}
+
 /// With BatchNorm, initialised.
 std::unique_ptr<models::Model> network_with_statistics() {
   auto network =

@@ -52,6 +52,28 @@ TEST(ContinuationTest, AStateThatIsResetHasNoUpdates) {
   EXPECT_EQ(info.step - info.loss_scale.left_out, 0);
 }
 
+TEST(ContinuationTest, ARunFromAnothersCheckpointSavesItsOwnOptionsAndNoBest) {
+  auto other = after(13, 2);
+  other.info.config = "learning-rate = 0.001";
+  other.info.micro_batches = 1;
+  other.info.best = {.step = 10, .loss = 0.5};
+  other.info.so_far.virtual_time_s = 9;
+  const auto start = standing(other, pieces(1000, 100), "keep");
+  checkpoint::CheckpointInfo mine;
+  mine.config = "learning-rate = 0.0005";
+  mine.micro_batches = 4;
+  const auto info = begun_at(start, mine, 60);
+  EXPECT_EQ(info.config, "learning-rate = 0.0005");
+  EXPECT_EQ(info.micro_batches, 4);
+  EXPECT_EQ(info.best.step, 0);
+  EXPECT_EQ(info.total_steps, 60);
+  EXPECT_EQ(info.so_far.virtual_time_s, 0);
+  EXPECT_EQ(info.step, 13);
+  EXPECT_EQ(info.epoch, 2);
+  EXPECT_EQ(info.position_samples, 300);
+  EXPECT_EQ(info.loss_scale.left_out, 2);
+}
+
 TEST(ContinuationTest, WithinAnEpochOtherBatchesAreRefused) {
   for (const int batch : {60, 101, 200, 1000}) {
     try {
@@ -72,6 +94,13 @@ TEST(ContinuationTest, AnEpochThatGoesOnIsRecordedWhenItIsDone) {
   done.own = true;
   EXPECT_EQ(rows_kept(done, std::nullopt, 1000)->epoch, 2);
   EXPECT_EQ(rows_kept(std::nullopt, LostRanks{}, 1000)->step, 0);
+}
+
+TEST(ContinuationTest, ALossBeforeTheFirstCheckpointLeavesWhatHappenedWhereverTheRunBegan) {
+  const auto kept = rows_kept(after(13), LostRanks{}, 1000);
+  ASSERT_TRUE(kept) << "the events of the part before";
+  EXPECT_EQ(kept->step, 0);
+  EXPECT_EQ(kept->epoch, 0);
 }
 
 }  // namespace
