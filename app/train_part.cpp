@@ -78,6 +78,15 @@ void check_seen_by_all(const RunFolder& folder, const comm::Communicator& world)
                     folder.path().string(), "name one that all nodes share with --output");
 }
 
+/// What rank 0 finds in the folder of a run that goes on, on all ranks. Collective.
+std::optional<RunFolder::Earlier> earlier_of(const RunFolder& folder, const comm::Communicator& world) {
+  RunFolder::Earlier found;
+  if (world.rank() == 0) found = folder.earlier();
+  const std::string state = found.state ? std::string(record::status_name(*found.state)) : "";
+  return RunFolder::Earlier{.state = record::parse_status(world.broadcast(state, 0)),
+                            .config_toml = world.broadcast(found.config_toml, 0)};
+}
+
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
 ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
                        train::Recovery& recovery, comm::MpiEnvironment& mpi, const comm::Communicator& world,
@@ -89,6 +98,9 @@ ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::Resu
                         : recovery.goes_on()             ? RunFolder::Contents::kept
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
+  // A loss ends no command that was refused: what goes on after one has made its steps.
+  const bool resumes = contents == RunFolder::Contents::kept && !recovery.goes_on();
+  const auto earlier = resumes ? earlier_of(folder, world) : std::nullopt;
   const auto prepare = [&] {
     const comm::LongPhase removing(world, config.files_limit_s());  // of what an earlier run has left
     on_first_rank(world, [&] {
@@ -98,7 +110,8 @@ ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::Resu
     });
     config.output.overwrite = false;  // from here on it is this run that lies there
   };
-  train::Starting starts{.notice = starting};
+  bool has_begun = false;
+  train::Starting starts{.notice = starting, .before_steps = [&has_begun] { has_begun = true; }};
   if (replaces) {
     on_first_rank(world, [&] { folder.check_replaceable(); });
     starts.before_files = prepare;
@@ -111,6 +124,13 @@ ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::Resu
     if (!recovery.moves())
       on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
+  } catch (const Error& error) {
+    if (earlier && earlier->state && error.code() == ExitCode::usage && !has_begun) {
+      folder.put_back(*earlier);
+    } else if (!recovery.has_left()) {
+      mark_failed(config);
+    }
+    throw;
   } catch (...) {
     // Whichever rank it was: the others may not come so far. Where ranks were left behind the run goes on.
     if (!recovery.has_left()) mark_failed(config);

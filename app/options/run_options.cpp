@@ -119,6 +119,11 @@ std::vector<Option> declare() {
       "rank-order", "placed|launched",
       "order of ranks on the mesh: by placement, or as the launcher numbered them, to compare with", "",
       [](auto& c) -> auto& { return c.comm.order; });
+  // Secure sums keep the launched order: a file that is fed back must not be refused.
+  all.back().toml = [](const RunConfig& c) {
+    const bool keeps = c.strategy_options.federated.secure.on();
+    return write_toml(keeps ? topology::RankOrder::launched : c.comm.order);
+  };
   add(
       "strategy", strategy_argument(),
       "how the copies of the model agree: " + parallel::strategies_in_words(), "",
@@ -428,6 +433,10 @@ std::vector<Option> declare() {
   add(
       "warmup-steps", "N", "first steps, in which the learning rate rises; one_cycle has its own", by_model,
       [](auto& c) -> auto& { return c.update.schedule.warmup_steps; });
+  // Not written unless it was given: the recipe's is shortened where the run is shorter, a given one is not.
+  all.back().toml = [](const RunConfig& c) {
+    return c.given.contains("warmup-steps") ? write_toml(c.update.schedule.warmup_steps) : std::string();
+  };
   add(
       "min-learning-rate", "R", "learning rate to which the schedule falls", "",
       [](auto& c) -> auto& { return c.update.schedule.least_rate; });

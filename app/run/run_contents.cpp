@@ -132,9 +132,9 @@ std::vector<std::string> others_in_run(const fs::path& folder) {
   return names;
 }
 
-void remove_run(const fs::path& folder) {
+void remove_run(const fs::path& folder, const std::set<std::string>& kept) {
   walk(folder, {}, [&](const fs::path& relative, bool is_ours) {
-    if (!is_ours || relative == "state") return;
+    if (!is_ours || relative == "state" || kept.contains(relative.generic_string())) return;
     const fs::path path = folder / relative;
     std::error_code ignored;
     if (!fs::is_directory(fs::symlink_status(path, ignored))) {
@@ -145,7 +145,7 @@ void remove_run(const fs::path& folder) {
       fs::rename(path, free_name(path.string() + std::string(kLeft)));
     }
   });
-  fs::remove(folder / "state");
+  if (!kept.contains("state")) fs::remove(folder / "state");
 }
 
 namespace {

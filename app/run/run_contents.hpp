@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ std::string linked_folder_of_run(const std::filesystem::path& folder);
 
 /// Removes what a run leaves behind, `state` last, so that a removal that was interrupted shows what it was.
 /// What others wrote stays, with the folders that it lies in; that of a checkpoint becomes `step-N.left`. No
-/// link is followed. Throws std::filesystem::filesystem_error.
-void remove_run(const std::filesystem::path& folder);
+/// link is followed. `kept`: files of the run, by their paths in `folder`, that stay. Throws
+/// std::filesystem::filesystem_error.
+void remove_run(const std::filesystem::path& folder, const std::set<std::string>& kept = {});
 
 /// Throws Error (exit code 2), naming `option`, where `path` is a file of a run, or lies there already in the
 /// folder of a checkpoint or of a staged dataset: an output may not take its place. Nothing but a regular

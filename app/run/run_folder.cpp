@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -31,6 +32,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kToken = ".seen";
+constexpr const char* kConfig = "config.toml";
 
 constexpr const char* kOtherFolder = "name a folder you can write to with --output";
 
@@ -40,8 +42,8 @@ constexpr const char* kOtherFolder = "name a folder you can write to with --outp
 
 constexpr const char* kOtherName = "take another --name, or add --overwrite to replace it";
 constexpr const char* kExtend =
-    "train it further with more --epochs (or --limit-steps), take another --name, or add --overwrite to "
-    "replace it";
+    "train it further with more --epochs (a federated run: --rounds, or a limited one: --limit-steps), take "
+    "another --name, or add --overwrite to replace it";
 
 /// A process of this machine that still writes there.
 bool is_alive(const fs::path& run) {
@@ -117,11 +119,6 @@ void check_is_runs(const fs::path& path) {
 
 constexpr const char* kLedger = "privacy.ledger";
 
-std::optional<std::string> text_in(const fs::path& path) {
-  if (!fs::exists(fs::symlink_status(path))) return std::nullopt;
-  return read_regular_file(path, 1 << 28, ExitCode::checkpoint);
-}
-
 }  // namespace
 
 std::string default_name(const train::RunConfig& config, const Environment& environment) {
@@ -155,20 +152,19 @@ bool RunFolder::can_go_on(const train::RunConfig& config) const {
     throw usage_error("a run of this name is under way", path_.string(),
                       "wait for its end, or take another --name");
   }
+  checkpoint::check_links(path_ / "checkpoints");  // or every checkpoint of the run would be without them
   return has_checkpoints();
 }
 
 bool RunFolder::has_checkpoints() const { return !checkpoint::list(path_ / "checkpoints").empty(); }
 
 bool RunFolder::was_begun_from(const std::string& path) const {
-  const auto state = record::read_state(path_.string());
-  if (!state || state == record::Status::completed || !has_checkpoints()) return false;
-  return begun_from() == path;
+  return record::read_state(path_.string()) && has_checkpoints() && begun_from() == path;
 }
 
 std::string RunFolder::begun_from() const {
   try {
-    for (const FileEntry& entry : read_toml((path_ / "config.toml").string())) {
+    for (const FileEntry& entry : read_toml((path_ / kConfig).string())) {
       if (entry.key != "resume" || entry.values.size() != 1) continue;
       const std::string& named = entry.values.front();
       return named == "auto" || named == "none" ? std::string() : named;
@@ -176,6 +172,29 @@ std::string RunFolder::begun_from() const {
   } catch (const Error&) {  // it has been changed, or is not there
   }
   return {};
+}
+
+RunFolder::Earlier RunFolder::earlier() const {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  Earlier earlier{.state = record::read_state(path_.string()), .config_toml = {}};
+  try {
+    earlier.config_toml = read_regular_file(path_ / kConfig, kMost, ExitCode::usage);
+  } catch (const Error&) {  // it is not there, or not dtrain's: then nothing is put back
+  }
+  return earlier;
+}
+
+void RunFolder::put_back(const Earlier& earlier) const noexcept {
+  try {
+    if (!earlier.config_toml.empty()) record::replace_file((path_ / kConfig).string(), earlier.config_toml);
+  } catch (const std::exception&) {
+    // The error that brought us here is the one to be told.
+  }
+  try {
+    if (earlier.state) record::write_state(path_.string(), *earlier.state);
+  } catch (const std::exception&) {
+    // As above.
+  }
 }
 
 bool RunFolder::is_of_run() const { return is_run_folder(path_); }
@@ -197,10 +216,10 @@ std::vector<std::string> RunFolder::prepare(Contents contents, const std::string
     if (contents == Contents::none || contents == Contents::unsaved) {
       check_free(path_, contents == Contents::unsaved);
     }
-    // A run that begins again has released what its first attempt had.
-    const auto released = contents == Contents::unsaved ? text_in(path_ / kLedger) : std::nullopt;
-    if (contents != Contents::kept) remove_run(path_);
-    if (released) record::replace_file((path_ / kLedger).string(), *released);
+    // A run that begins again has released what its first attempt had. Its state stays, too, until it is
+    // replaced: a kill in between must leave a folder in which the run can begin once more.
+    if (contents == Contents::unsaved) remove_run(path_, {kLedger, "state"});
+    if (contents == Contents::none || contents == Contents::replaced) remove_run(path_);
     if (contents == Contents::replaced) left = others_in_run(path_);
     fs::create_directories(path_);
   } catch (const fs::filesystem_error& error) {
@@ -209,7 +228,7 @@ std::vector<std::string> RunFolder::prepare(Contents contents, const std::string
   try {
     record::create_run_folder(path_.string());
     record::write_state(path_.string(), record::Status::running);
-    record::replace_file((path_ / "config.toml").string(), config_toml);
+    record::replace_file((path_ / kConfig).string(), config_toml);
   } catch (const Error& error) {
     throw usage_error(error.problem(), error.subject().empty() ? path_.string() : error.subject(),
                       kOtherFolder);
@@ -238,9 +257,10 @@ void RunFolder::remove_token() const noexcept {
 
 void RunFolder::mark_failed() const noexcept {
   try {
-    if (fs::exists(path_ / "results.h5") || fs::exists(path_ / "checkpoints")) {
-      return record::write_state(path_.string(), record::Status::failed);
-    }
+    // A ledger of an attempt before this one says what has been released: no later attempt may begin from 0.
+    const bool has_left = std::ranges::any_of(std::array{"results.h5", "checkpoints", kLedger},
+                                              [&](const char* name) { return fs::exists(path_ / name); });
+    if (has_left) return record::write_state(path_.string(), record::Status::failed);
     remove_run(path_);
     fs::remove(path_);
   } catch (const std::exception&) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "environment.hpp"
+#include "record/run_folder.hpp"
 #include "train/config/config.hpp"
 
 namespace dtrain::app {
@@ -26,7 +28,7 @@ class RunFolder {
 
   /// Whether a run of that name can be resumed: it has checkpoints and is not finished, or `config` asks
   /// for more steps than it has done. Throws Error (exit code 2) for a finished run, one that is still
-  /// running, and a folder of something else.
+  /// running, and a folder of something else; exit code 4: folders are in the places of its links.
   bool can_go_on(const train::RunConfig& config) const;
 
   bool has_checkpoints() const;
@@ -35,9 +37,19 @@ class RunFolder {
   /// where there is none.
   std::string begun_from() const;
 
-  /// Whether an unfinished run has checkpoints there that was itself begun with `--resume` and this `path`:
-  /// the same command has been given again.
+  /// Whether a run has checkpoints there that was itself begun with `--resume` and this `path`: the same
+  /// command has been given again, or for a finished run one that trains it further.
   bool was_begun_from(const std::string& path) const;
+
+  /// What prepare() replaces in the folder of a run that goes on.
+  struct Earlier {
+    std::optional<record::Status> state;
+    std::string config_toml;  ///< Empty: there is none that can be read.
+  };
+  Earlier earlier() const;
+  /// After a command that was refused before its first step: the run stands where it stood, and scripts that
+  /// read `state` must see that. Does not throw.
+  void put_back(const Earlier& earlier) const noexcept;
 
   /// Whether a run has left something there: a state or results.
   bool is_of_run() const;
@@ -49,7 +61,7 @@ class RunFolder {
   /// What prepare() does with what lies there.
   enum class Contents {
     none,      ///< There must be nothing.
-    unsaved,   ///< There may be an unfinished run without checkpoints: it is begun anew.
+    unsaved,   ///< There may be an unfinished run without checkpoints: it is begun anew, with its ledger.
     replaced,  ///< What a run leaves behind is removed first, and nothing else.
     kept,      ///< The run goes on.
   };
@@ -64,8 +76,9 @@ class RunFolder {
   bool has_token(const std::string& token) const noexcept;
   void remove_token() const noexcept;
 
-  /// After a run that failed: marks it so, or, when it failed before it had results, removes what prepare()
-  /// wrote, so that the name is free for the next attempt. Does not throw.
+  /// After a run that failed: marks it so, or, when it failed before it had results and no attempt before it
+  /// has left a ledger, removes what prepare() wrote, so that the name is free for the next attempt. Does not
+  /// throw.
   void mark_failed() const noexcept;
 
  private:

@@ -165,10 +165,11 @@ bool is_longer(const train::RunConfig& config, const checkpoint::CheckpointInfo&
   const auto wanted = config.validation.early_stopping;
   if (config.given.contains("early-stopping") && patience > 0 && (wanted == 0 || wanted > patience))
     return true;
-  const auto grows = [&](const std::string& option) {
-    return config.given.contains(option) && config.epochs > number_of(then, option);
+  const auto grows = [&](const std::string& option, std::int64_t wanted_now) {
+    return config.given.contains(option) && wanted_now > number_of(then, option);
   };
-  return grows("epochs") || grows("rounds") ||
+  // The configuration may not be resolved yet: until then a federated run's epochs are not its rounds.
+  return grows("epochs", config.epochs) || grows("rounds", config.strategy_options.federated.rounds) ||
          (config.given.contains("limit-steps") && limit > 0 &&
           (config.limit_steps == 0 || config.limit_steps > limit));
 }
@@ -182,8 +183,12 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   // What a file does not name is at its default: it may be of a version that did not have the option yet.
   train::RunConfig by_recipe;
   by_recipe.model.name = config.model.name;
+  // These two decide what the file has of the rule, and whether the recipe has a warm-up.
+  by_recipe.update.schedule.name = config.update.schedule.name;
+  by_recipe.given = {"schedule"};
   apply_recipe(by_recipe);
-  by_recipe.update.rule.name = config.update.rule.name;  // which decides what the file has of it
+  by_recipe.given.insert("warmup-steps");  // the recipe's is not in the file unless it counts as given
+  by_recipe.update.rule.name = config.update.rule.name;
   const auto defaults = values_of(to_toml(by_recipe), "the defaults");
   const auto value = [&defaults](const auto& values, const std::string& key) {
     for (const auto* source : {&values, &defaults}) {

@@ -217,7 +217,6 @@ fs::path Saving::commit(const CheckpointInfo& info, std::span<const std::string>
   } catch (const fs::filesystem_error& error) {
     fail(error, partial_);
   }
-  mark(target_.parent_path(), kLast, info.step);
   return target_;
 }
 
@@ -237,7 +236,9 @@ fs::path save(const fs::path& checkpoints, const CheckpointInfo& info, std::span
   try {
     saving.begin();
     const std::string part = saving.write_part(0, tensors, library);
-    return saving.commit(info, std::span(&part, 1));
+    const fs::path folder = saving.commit(info, std::span(&part, 1));
+    mark(checkpoints, kLast, info.step);
+    return folder;
   } catch (...) {
     saving.abandon();
     throw;
@@ -301,12 +302,25 @@ void remove_old(const fs::path& checkpoints, int keep) {
   }
 }
 
-void mark(const fs::path& checkpoints, std::string_view link, std::int64_t step) {
-  const fs::path place = checkpoints / link;
-  if (fs::is_directory(fs::symlink_status(place)))
+namespace {
+
+void check_link(const fs::path& place) {
+  std::error_code ignored;
+  if (fs::is_directory(fs::symlink_status(place, ignored)))
     throw checkpoint_error(
         "is a folder where a link to a checkpoint should be, as in a copy that followed links",
         place.string(), "remove it, and copy runs with their links, as cp -a does");
+}
+
+}  // namespace
+
+void check_links(const fs::path& checkpoints) {
+  for (const auto link : {kBest, kLast}) check_link(checkpoints / link);
+}
+
+void mark(const fs::path& checkpoints, std::string_view link, std::int64_t step) {
+  const fs::path place = checkpoints / link;
+  check_link(place);
   try {
     const fs::path aside = place.string() + ".partial";
     fs::remove(aside);

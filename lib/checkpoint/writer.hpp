@@ -45,7 +45,8 @@ class Saving {
                                        const std::atomic<bool>& given_up = kNotGivenUp) const;
   /// Whether it has begun and is neither whole nor abandoned, as far as this rank sees.
   bool is_open() const noexcept;
-  /// Makes the checkpoint whole, points `last` to it and returns its folder. `parts`: of all writers.
+  /// Makes the checkpoint whole and returns its folder; the caller points `last` to it by mark(), which may
+  /// fail while the checkpoint is there. `parts`: of all writers.
   std::filesystem::path commit(const CheckpointInfo& info, std::span<const std::string> parts) const;
   /// Removes what has been written.
   void abandon() const noexcept;
@@ -59,7 +60,7 @@ class Saving {
   std::filesystem::path partial_;
 };
 
-/// The same with one writer. Not collective. Removes what it had written when it throws.
+/// The same with one writer; points `last` to it. Not collective. Removes what it had written when it throws.
 std::filesystem::path save(const std::filesystem::path& checkpoints, const CheckpointInfo& info,
                            std::span<const TensorRef> tensors, h5::Library& library);
 
@@ -81,7 +82,10 @@ std::int64_t step_of(const std::filesystem::path& folder);
 
 // Links in the folder of the checkpoints.
 inline constexpr std::string_view kBest = "best";  ///< To the one with the best validation.
-inline constexpr std::string_view kLast = "last";  ///< To the newest; commit() sets it.
+inline constexpr std::string_view kLast = "last";  ///< To the newest.
+
+/// Throws Error (exit code 4) where a folder is in the place of a link, which no link can replace.
+void check_links(const std::filesystem::path& checkpoints);
 
 /// Points `checkpoints`/`link` to the folder of `step`, in one rename. Throws Error (exit code 4).
 void mark(const std::filesystem::path& checkpoints, std::string_view link, std::int64_t step);

@@ -110,14 +110,38 @@ void Checkpoints::write_behind(const checkpoint::Saving& saving, const std::vect
   const double start_s = steady_s();
   if (copy_.writer() >= 0) saving.leave_part(copy_.writer(), copy_.references(), library_);
   if (ranks_.rank() == 0) {
-    outcome_ = failure_of([&] {
-      saving.commit(copy_.info(), saving.await_parts(writers, kSilence_s, given_up_));
-      if (policy_.begun_is_best()) checkpoint::mark(config_.folder, checkpoint::kBest, copy_.info().step);
-      checkpoint::remove_old(config_.folder, config_.keep);
-    });
-    if (outcome_) saving.abandon();
+    outcome_ =
+        failure_of([&] { saving.commit(copy_.info(), saving.await_parts(writers, kSilence_s, given_up_)); });
+    if (outcome_) {
+      saving.abandon();
+    } else {
+      tidy_up();
+    }
   }
   seconds_ = steady_s() - start_s;
+}
+
+void Checkpoints::tidy_up() {
+  const auto& info = copy_.info();
+  const auto last = failure_of([&] { checkpoint::mark(config_.folder, checkpoint::kLast, info.step); });
+  if (policy_.begun_is_best()) best_is_unlinked_ = true;
+  std::optional<Error> other;
+  if (best_is_unlinked_) {
+    other = failure_of([&] { checkpoint::mark(config_.folder, checkpoint::kBest, info.best.step); });
+    best_is_unlinked_ = other.has_value();
+  }
+  // Without the link remove_old() would take the best for one of the old.
+  if (!best_is_unlinked_) other = failure_of([&] { checkpoint::remove_old(config_.folder, config_.keep); });
+  untidy_ = last ? last : other;
+}
+
+void Checkpoints::tell_of_links() {
+  const std::string before = std::exchange(untidy_told_, untidy_ ? untidy_->what() : "");
+  if (!untidy_ || untidy_told_ == before) return;
+  const auto text = fmt::format("the checkpoint of step {} is whole, but the folder is not in order: {}",
+                                policy_.saved_step(), untidy_told_);
+  tell_("checkpoint_links", text);
+  log_.warn(text);
 }
 
 // The ranks ask each other again and again: a wait for rank 0, which ends last, in one call would be taken
@@ -150,8 +174,9 @@ void Checkpoints::wait() {
     return;
   }
   policy_.succeed(held_s_ + seconds_);
-  if (ranks_.rank() == 0)
-    tell_("checkpoint", fmt::format("step {} written in {:.3f} s", policy_.saved_step(), seconds_));
+  if (ranks_.rank() != 0) return;
+  tell_("checkpoint", fmt::format("step {} written in {:.3f} s", policy_.saved_step(), seconds_));
+  tell_of_links();
 }
 
 }  // namespace dtrain::state

@@ -84,6 +84,8 @@ class Checkpoints {
   void await_writer();
   void write();
   void write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers);
+  void tidy_up();
+  void tell_of_links();
 
   Config config_;
   Ranks ranks_;
@@ -97,8 +99,13 @@ class Checkpoints {
   std::atomic<bool> written_{false};  // the thread is at its end
   std::thread writing_;
   std::optional<Error> outcome_;  // of the thread: why it failed; read after it has ended
-  double seconds_ = 0;            // of the thread
-  double held_s_ = 0;             // of the training, while the state was copied
+  // Of the thread, on rank 0: what went wrong with the links or with old checkpoints, the new one being
+  // there.
+  std::optional<Error> untidy_;
+  std::string untidy_told_;        // of untidy_, the newest that was told
+  bool best_is_unlinked_ = false;  // of the thread: the best is whole, and `best` leads elsewhere
+  double seconds_ = 0;             // of the thread
+  double held_s_ = 0;              // of the training, while the state was copied
 };
 
 }  // namespace dtrain::state

@@ -159,6 +159,9 @@ Remains save_remains(const std::vector<HeldPart>& held, const topology::MeshShap
   const auto own = failure_of([&] {
     if (informed && !written.failure) saving.commit(*mine->info, written.entries);
   });
+  // What is whole is no loss for want of a link: the run's next checkpoint sets it, or says why not.
+  if (informed && !written.failure && !own)
+    (void)failure_of([&] { checkpoint::mark(checkpoints, checkpoint::kLast, number); });
   const auto failure = written.failure ? written.failure : comm::first_failure(own, world);
   if (failure && informed) saving.abandon();
   return {.step = number, .problem = failure ? failure->what() : ""};

@@ -167,7 +167,8 @@ void check_same_dataset(const ResumePoint& point, const checkpoint::DatasetIdent
   };
   const bool knows = !then.sha256.empty();
   if (knows ? then.sha256 == now.sha256 : comes_to(point.info, samples_of("train"), global_batch)) return;
-  std::string what = "has other samples than it had when the run was begun";
+  std::string what = knows ? "was staged anew since the run was begun, with other samples or into other files"
+                           : "has other samples than it had when the run was begun";
   if (!knows) {
     what += fmt::format(": with {} to train on, {} steps do not come to sample {} of epoch {}",
                         samples_of("train"), point.info.step, point.info.position_samples, point.info.epoch);
@@ -177,10 +178,12 @@ void check_same_dataset(const ResumePoint& point, const checkpoint::DatasetIdent
       what = fmt::format("has {} samples in split {}, and had {} when the run was begun", samples_of(split),
                          split, samples);
   }
-  throw data_error(what, fmt::format("the dataset {}", dataset),
-                   fmt::format("stage it as it was, or start another run with another --name, from these "
-                               "weights with --init-from {}",
-                               point.folder.string()));
+  throw data_error(
+      what, fmt::format("the dataset {}", dataset),
+      fmt::format(
+          "stage it as it was, with the same --shards, or start another run with another --name, from these "
+          "weights with --init-from {}",
+          point.folder.string()));
 }
 
 void check_together(const fs::path& folder, const comm::Communicator& world) {

@@ -210,6 +210,19 @@ TEST_F(CheckpointTest, HashingALargePartIsASignOfLife) {
   EXPECT_GT(fs::last_write_time(part), long_ago + std::chrono::minutes(1));
 }
 
+TEST_F(CheckpointTest, IsWholeWhateverBecomesOfTheLinkToIt) {
+  fs::create_directories(folder.path() / kLast / "copied");
+  const Saving saving(folder.path(), state.info.step);
+  saving.begin();
+  const std::vector<std::string> parts = {saving.write_part(0, state.tensors(), library)};
+  EXPECT_EQ(refusal(saving.commit(state.info, parts), library), "loaded");
+  EXPECT_THROW(check_links(folder.path()), Error);
+  EXPECT_THROW(mark(folder.path(), kLast, state.info.step), Error);
+  fs::remove_all(folder.path() / kLast);
+  mark(folder.path(), kLast, state.info.step);
+  EXPECT_NO_THROW(check_links(folder.path()));
+}
+
 TEST_F(CheckpointTest, RemovesOldOnesButNotTheBest) {
   for (const std::int64_t step : {10, 20, 30, 40}) {
     auto info = state.info;

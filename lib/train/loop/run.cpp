@@ -150,6 +150,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   }
   job.end_preparation();
   if (starting.notice != nullptr) starting.notice->done();
+  if (starting.before_steps) starting.before_steps();
   return trainer.train();
 }
 

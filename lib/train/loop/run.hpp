@@ -19,6 +19,8 @@ struct Starting {
   /// Called when nothing speaks against the run any more, before its first file: removes what an earlier run
   /// of its name has left. Collective over mpi.world(). Empty: nothing is to be done.
   std::function<void()> before_files = {};
+  /// Called when the start is done, before the first step. Empty: nothing is to be done.
+  std::function<void()> before_steps = {};
 };
 
 /// Trains a model as `config` says and leaves a run folder behind: set up, build the mesh, create the model,
