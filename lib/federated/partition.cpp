@@ -1,15 +1,18 @@
 #include "federated/partition.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "kernels/draws.hpp"
 
 namespace dtrain::federated {
@@ -150,6 +153,23 @@ Parts by_classes(int each, int clients, const SampleFacts& facts, std::uint64_t 
   return parts;
 }
 
+/// The number of clients is that of the owners, so that fewer clients are no way out.
+void require_samples_of_sites(const Parts& parts, const SampleFacts& facts) {
+  constexpr std::size_t kMostNamed = 10;
+  std::vector<std::string> named;
+  std::size_t empty = 0;
+  for (std::size_t site = 0; site < parts.size(); ++site) {
+    if (!parts[site].empty() || ++empty > kMostNamed) continue;
+    named.push_back(site < facts.site_names.size() ? printable(facts.site_names[site])
+                                                   : fmt::format("number {}", site));
+  }
+  if (empty == 0) return;
+  throw usage_error(fmt::format("{} of {} owners have no training samples: {}{}", empty, parts.size(),
+                                fmt::join(named, ", "), empty > named.size() ? ", ..." : ""),
+                    "--partition sites",
+                    "stage the dataset without the rows of these owners, or use another rule");
+}
+
 Parts by_sites(int clients, const SampleFacts& facts) {
   require(clients == facts.sites, fmt::format("the dataset has {} sites, and each is a client", facts.sites),
           {.subject = fmt::format("--clients {}", clients),
@@ -158,6 +178,7 @@ Parts by_sites(int clients, const SampleFacts& facts) {
   Parts parts(static_cast<std::size_t>(clients));
   for (std::int64_t id = 0; id < facts.samples; ++id)
     parts[static_cast<std::size_t>(facts.sites_of[static_cast<std::size_t>(id)])].push_back(id);
+  require_samples_of_sites(parts, facts);
   return parts;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct SampleFacts {
   int classes = 0;                                ///< That there are.
   std::span<const std::int32_t> sites_of = {};    ///< [samples], from 0; empty: they have none.
   int sites = 0;                                  ///< That there are.
+  std::span<const std::string> site_names = {};   ///< [sites]; empty: messages number them.
 };
 
 /// Which client holds which training samples: each sample has one client, and each client a sample. A pure

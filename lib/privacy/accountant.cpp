@@ -41,10 +41,22 @@ double standard_deviation(const LossDistribution& loss) {
   return std::sqrt(std::max(0.0, squares / mass - mean * mean / (mass * mass)));
 }
 
-/// What one step's loss spreads, from ever finer grids.
+/// The finest grid for one step, so that it takes at most some seconds: kMostPointsOfStep points, and less
+/// where the noise is so little that the losses are large. Any grid bounds epsilon from its side: a coarser
+/// one less tightly.
+double finest_grid(const SampledGaussian& mechanism, Direction direction) {
+  constexpr double kMostPointsOfStep = 1 << 22;
+  constexpr double kLargeRange = 20;  // as of noise of 0.5, and of less with usual rates
+  const double range = range_of(mechanism, direction);
+  return range * std::max(1.0, range / kLargeRange) / kMostPointsOfStep;
+}
+
+/// What one step's loss spreads, from ever finer grids. Where nearly all losses are one value, it is less
+/// than what any grid shows.
 double spread_of(const SampledGaussian& mechanism, Direction direction) {
   double spread = kUnbounded;
-  for (double grid = 0.05; grid > 1e-7; grid /= 8) {
+  const double finest = std::max(1e-7, finest_grid(mechanism, direction));
+  for (double grid = 0.05; grid > finest; grid /= 8) {
     spread = standard_deviation(discretise(mechanism, direction, Bound::upper, grid));
     if (spread > 4 * grid) break;
   }
@@ -55,8 +67,12 @@ double spread_of(const SampledGaussian& mechanism, Direction direction) {
 double grid_for(const Mechanisms& mechanisms, Direction direction, double tail, int resolution) {
   constexpr double kCoarsest = 5e-3;
   double grid = kCoarsest;
-  for (const auto& mechanism : mechanisms)
+  double finest = 0;
+  for (const auto& mechanism : mechanisms) {
     grid = std::min(grid, spread_of(mechanism, direction) / resolution);
+    finest = std::max(finest, finest_grid(mechanism, direction));
+  }
+  grid = std::max(grid, finest);
   const double coarse = std::max(4 * grid, 1e-5);
   const auto points = points_of(discretised(mechanisms, direction, Bound::upper, coarse), tail);
   const double least = static_cast<double>(points) * coarse / static_cast<double>(kMostPoints);

@@ -25,7 +25,7 @@ double epsilon_of(const Mechanisms& mechanisms, double delta, Accounting account
 
 /// The distribution's epsilon with an error to one side. Of Sampling::poisson the lower one says how far the
 /// upper one may be from the truth; for Sampling::once_an_epoch there is no lower one, and it is 0.
-/// Noise of less than a hundredth of the clip norm is counted as none: infinity, and 0 from below.
+/// Noise of less than 0.036 of the clip norm is counted as none: infinity, and 0 from below.
 /// `resolution`: points of the grid in a standard deviation of one step's loss.
 double loss_epsilon(const Mechanisms& mechanisms, double delta, Bound bound, int resolution = 64);
 

@@ -22,6 +22,12 @@ void require_room(const Ledger& ledger) {
 
 }  // namespace
 
+std::int64_t ClientLedgers::steps() const {
+  std::int64_t sum = 0;
+  for (const auto& ledger : ledgers_) sum += ledger.steps();
+  return sum;
+}
+
 void ClientLedgers::add_steps(std::size_t client, const SampledGaussian& mechanism, std::int64_t count) {
   ledgers_.at(client).add_steps(mechanism, count);
   require_room(ledgers_[client]);

@@ -20,6 +20,7 @@ class ClientLedgers {
 
   std::size_t size() const { return ledgers_.size(); }
   const Ledger& of(std::size_t client) const { return ledgers_.at(client); }
+  std::int64_t steps() const;  ///< Of all clients together.
   /// `count` local steps more. Throws Error where the client has kMostEntries other mechanisms.
   void add_steps(std::size_t client, const SampledGaussian& mechanism, std::int64_t count);
 

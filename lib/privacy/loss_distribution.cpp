@@ -268,6 +268,11 @@ LossDistribution discretise(const SampledGaussian& step, Direction direction, Bo
   return bound == Bound::upper ? split_up(pair, grid) : merged(pair, grid);
 }
 
+double range_of(const SampledGaussian& step, Direction direction) {
+  const auto [low, high] = Pair(step, direction).range();
+  return high - low;
+}
+
 std::int64_t points_of(const std::vector<Repeated>& parts, double tail) {
   return window_of(parts, tail).points;
 }

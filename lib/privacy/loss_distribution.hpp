@@ -36,6 +36,9 @@ struct LossDistribution {
 /// step's output, so that it loses at most as much (data processing). What fits no run is left out.
 LossDistribution discretise(const SampledGaussian& step, Direction direction, Bound bound, double grid);
 
+/// From the least to the greatest loss that discretise() puts on its grid.
+double range_of(const SampledGaussian& step, Direction direction);
+
 /// So many independent repetitions.
 struct Repeated {
   LossDistribution loss;

@@ -103,8 +103,18 @@ std::optional<Status> read_state(const std::string& folder) {
   return parse_status(line);
 }
 
-void replace_file(const std::string& path, std::string_view text) {
-  const std::string aside = path + ".partial";
+namespace {
+
+[[noreturn]] void fail_to_replace(const std::string& path, const std::string& aside) {
+  const std::string reason = std::strerror(errno);
+  std::remove(aside.c_str());
+  throw Error("cannot be written (" + reason + ")",
+              {.subject = path, .advice = "free space or check permissions"});
+}
+
+/// Returns the file that has the text.
+std::string write_aside(const std::string& path, std::string_view text) {
+  std::string aside = path + ".partial";
   claim_file(aside, ExitCode::failure);
   std::FILE* file = std::fopen(aside.c_str(), "wb");
   bool written = file != nullptr;
@@ -112,12 +122,23 @@ void replace_file(const std::string& path, std::string_view text) {
     written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
     written = std::fclose(file) == 0 && written;
   }
-  if (!written || std::rename(aside.c_str(), path.c_str()) != 0) {
-    const std::string reason = std::strerror(errno);
-    std::remove(aside.c_str());
-    throw Error("cannot be written (" + reason + ")",
-                {.subject = path, .advice = "free space or check permissions"});
-  }
+  if (!written) fail_to_replace(path, aside);
+  return aside;
+}
+
+}  // namespace
+
+void replace_file(const std::string& path, std::string_view text) {
+  const auto aside = write_aside(path, text);
+  if (std::rename(aside.c_str(), path.c_str()) != 0) fail_to_replace(path, aside);
+}
+
+void replace_file_durably(const std::string& path, std::string_view text) {
+  const auto aside = write_aside(path, text);
+  sync_to_disk(aside);  // first: a name that is on the disk before its text would stand for an empty file
+  if (std::rename(aside.c_str(), path.c_str()) != 0) fail_to_replace(path, aside);
+  const auto folder = fs::path(path).parent_path();
+  sync_to_disk(folder.empty() ? "." : folder.string());
 }
 
 }  // namespace dtrain::record

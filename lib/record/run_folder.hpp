@@ -40,4 +40,8 @@ std::optional<Status> read_state(const std::string& folder);
 /// Error.
 void replace_file(const std::string& path, std::string_view text);
 
+/// The same, and returns when the disk has it: after a loss of power there is the old or the new text, too.
+/// Throws Error.
+void replace_file_durably(const std::string& path, std::string_view text);
+
 }  // namespace dtrain::record

@@ -191,7 +191,7 @@ class FixedDraws final : public parallel::PrivateTraining {
     return index % 2 == 0 ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{};
   }
   std::string ledger() const override { return {}; }
-  void take_ledger(const std::string&, const std::string&) override {}
+  std::int64_t take_ledger(const std::string&, const std::string&) override { return 0; }
   std::int64_t releases() const override { return 0; }
   bool is_spent() override { return false; }
   double epsilon() const override { return 0; }

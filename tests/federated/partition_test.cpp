@@ -162,7 +162,13 @@ TEST(PartitionTest, RefusesWhatLeavesAClientWithoutData) {
             std::string::npos);
   auto facts = samples.facts();
   facts.sites = 4;  // the last one has no training sample
-  EXPECT_NE(refusal("sites", 4, facts).find("1 of 4 clients would be without data"), std::string::npos);
+  EXPECT_NE(refusal("sites", 4, facts).find("1 of 4 owners have no training samples: number 3"),
+            std::string::npos);
+  const std::vector<std::string> names = {"Basel", "Bern", "Genf", "Zug"};
+  facts.site_names = names;
+  const auto said = refusal("sites", 4, facts);
+  EXPECT_NE(said.find("no training samples: Zug; stage the dataset without"), std::string::npos) << said;
+  EXPECT_EQ(said.find("fewer clients"), std::string::npos) << said;
 }
 
 TEST(PartitionTest, RefusesARuleThatTheDatasetDoesNotAllow) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "privacy/log_domain.hpp"
@@ -122,6 +124,27 @@ TEST(AccountantTest, WhatCannotBeReachedIsRefused) {
   }
   EXPECT_THROW(noise_for(1, 0, by_chance(0.5, 0, 10), Accounting::renyi), Error);
   EXPECT_THROW(parse_accounting("moments"), Error);
+}
+
+// Of records that are drawn by chance nearly all lose one small value, and a few some hundred.
+TEST(AccountantTest, LittleNoiseIsAccountedForInTimeAndFromAbove) {
+  for (const auto& [rate, noise, steps] :
+       {std::tuple{0.5, 0.05, 1}, {0.1, 0.085, 1}, {0.1, 0.036, 1}, {0.01, 0.06, 50}, {1e-4, 0.1, 1000}}) {
+    const Mechanisms all = {by_chance(rate, noise, steps)};
+    const double upper = loss_epsilon(all, 1e-5, Bound::upper);
+    EXPECT_LE(loss_epsilon(all, 1e-5, Bound::lower), upper) << rate << " " << noise;
+    EXPECT_LE(upper, 1.001 * renyi_epsilon(all, 1e-5)) << rate << " " << noise;
+    if (steps > 1) continue;
+    // Of one step delta is known: what the bound from above says is enough.
+    const double at =
+        noise * noise * (upper + std::log1p(-(1 - rate) * std::exp(-upper)) - std::log(rate)) + 0.5;
+    EXPECT_LE(rate * normal_above((at - 1) / noise) -
+                  std::exp(upper + std::log(0.5) + log_erfc(at / noise / std::numbers::sqrt2)),
+              1e-5);
+  }
+  const double noise = noise_for(100, 1e-5, by_chance(0.1, 0, 1), Accounting::loss);
+  EXPECT_LE(loss_epsilon({by_chance(0.1, noise, 1)}, 1e-5, Bound::upper), 100);
+  EXPECT_GT(loss_epsilon({by_chance(0.1, 0.99 * noise, 1)}, 1e-5, Bound::upper), 100);
 }
 
 TEST(AccountantTest, OfOnceAnEpochTheBetterBoundCounts) {

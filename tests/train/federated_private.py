@@ -242,6 +242,8 @@ class FederatedPrivacyTest(unittest.TestCase):
                  (["--round-deadline", 5], ["--round-deadline"], [*CLIENT, *noise]),
                  (["--dp-sampler", "once"], ["--dp-sampler", "fedavg"], [*RECORD, *noise]),
                  (["--target-epsilon", 1e-6], ["cannot be reached"], CLIENT),
+                 (["--reproducible"], ["--noise-source seeded", "leave --reproducible out"], [*CLIENT, *noise]),
+                 (["--reproducible"], ["--noise-source seeded", "leave --reproducible out"], [*RECORD, *noise]),
                  (["--dp-clip", 1e9], ["do not fit"], ["--dp-unit", "client", *noise]),
                  (["--dp-clip", 1e-15], ["rounded"], ["--dp-unit", "client", *noise])]
         for options, words, others in cases:

@@ -233,6 +233,7 @@ exec "$@"
                  ({"--secure-noise": 1, "--dp-noise": 1}, ["--dp-noise", "add --dp-clip"]),
                  ({"--federated-rule": "scaffold"}, ["--federated-rule scaffold"]),
                  ({"--secure-noise": 1, "--reproducible": ""}, ["--secure-noise"]),
+                 ({"--rank-order": "placed"}, ["--rank-order placed", "--rank-order launched"]),
                  ({"--model": "resnet18", "--model-option": "width=4"}, ["running statistics"]),
                  ({"--strategy": "ddp"}, ["fedavg"])]
         for options, words in cases:

@@ -31,8 +31,9 @@ class PrivateTraining {
   /// All that the run has released, as lines for a file beside the results.
   virtual std::string ledger() const = 0;
   /// What an earlier part of the run has released besides, after the checkpoint that this one begins with:
-  /// the lines of its ledger() in `file`. Throws Error (exit code 4) for another kind of ledger.
-  virtual void take_ledger(const std::string& lines, const std::string& file) = 0;
+  /// the lines of its ledger() in `file`. Returns how many steps more are counted now, of all ledgers. Throws
+  /// Error (exit code 4) for another kind of ledger.
+  virtual std::int64_t take_ledger(const std::string& lines, const std::string& file) = 0;
   /// Steps in the ledger; of several ledgers those of the worst.
   virtual std::int64_t releases() const = 0;
 

@@ -75,7 +75,11 @@ void resolve_federated(RunConfig& config) {
   // A pipeline keeps its pieces until it is refused.
   if (!config.given.contains("micro-batches") && config.mesh_shape.pipe == 1) config.batch.micro_batches = 1;
   // The server of secure sums is the rank that keeps the run's log and ledger: the first, wherever it lies.
-  if (config.strategy_options.federated.secure.on()) config.comm.order = topology::RankOrder::launched;
+  if (!config.strategy_options.federated.secure.on()) return;
+  require_option(!config.given.contains("rank-order") || config.comm.order == topology::RankOrder::launched,
+                 "the server of a secure sum is the first rank that was launched, wherever it lies",
+                 "--rank-order placed", "leave it out, or use --rank-order launched");
+  config.comm.order = topology::RankOrder::launched;
 }
 
 void validate_federated(const RunConfig& config) {

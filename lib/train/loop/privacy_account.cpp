@@ -26,9 +26,7 @@ void PrivacyAccount::take_ledger(bool expected) {
            .advice = "restore the file, or begin a run with another --name",
            .code = ExitCode::checkpoint});
   if (!earlier) return;
-  const auto before = parts_.training->releases();
-  parts_.training->take_ledger(*earlier, parts_.folder + "/privacy.ledger");
-  const auto more = parts_.training->releases() - before;
+  const auto more = parts_.training->take_ledger(*earlier, parts_.folder + "/privacy.ledger");
   if (more == 0 || !parts_.speaks) return;
   parts_.outputs.event("privacy", fmt::format("{} made after the checkpoint count, and count again when they "
                                               "are made again",

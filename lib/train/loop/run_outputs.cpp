@@ -180,9 +180,10 @@ void RunOutputs::write(const StepMade& made, const parallel::StepOutcome& outcom
                 .learning_rate = made.learning_rate});
 }
 
-// Aside and renamed: a reader, and a run that was killed, has a whole one. Without it no step may follow.
+// Aside and renamed: a reader, and a run that was killed, has a whole one. On the disk: what a step has
+// released must not be forgotten by a node that lost its power. Without it no step may follow.
 void RunOutputs::ledger(const std::string& lines) {
-  if (results_ != nullptr) record::replace_file(ledger_path(folder_), lines);
+  if (results_ != nullptr) record::replace_file_durably(ledger_path(folder_), lines);
 }
 
 std::optional<std::string> ledger_in(const std::string& folder) {

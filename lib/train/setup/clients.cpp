@@ -62,7 +62,8 @@ std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& co
                                                .classes_of = classes,
                                                .classes = static_cast<int>(info.classes.size()),
                                                .sites_of = sites,
-                                               .sites = all_sites},
+                                               .sites = all_sites,
+                                               .site_names = info.sites},
                                               config.seed);
   const int clients = partition.clients();
   return std::make_unique<const federated::ClientRounds>(

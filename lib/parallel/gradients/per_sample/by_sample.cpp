@@ -49,6 +49,26 @@ at::Tensor squares_by_sample(const at::Tensor& values) {
   return sums;
 }
 
+void add_squares_by_pairs(const at::Tensor& left, const at::Tensor& right, at::Tensor squares) {
+  constexpr std::int64_t kMostAtOnce = 1 << 17;  // 1 MiB: what is multiplied stays in the cache
+  const auto n = left.size(0);
+  const auto each = left.size(1) * (2 * left.size(1) + left.size(2) + right.size(2));
+  const auto at_once = std::max<std::int64_t>(1, kMostAtOnce / std::max<std::int64_t>(1, each));
+  for (std::int64_t begin = 0; begin < n; begin += at_once) {
+    const auto count = std::min(at_once, n - begin);
+    const auto products = [&](const at::Tensor& of) {
+      const auto part = of.narrow(0, begin, count).to(at::kDouble);
+      return at::bmm(part, part.transpose(1, 2));
+    };
+    squares.narrow(0, begin, count).add_(at::sum(products(left).mul_(products(right)), {1, 2}).clamp_min_(0));
+  }
+}
+
+at::Tensor squares_of_rounding(const at::Tensor& of_left, const at::Tensor& of_right) {
+  constexpr double kRounding = 0x1p-20;  // of a norm: 2^-24, and room for the roundings of the sums
+  return of_left * of_right * (kRounding * kRounding);
+}
+
 at::Tensor weighted(const at::Tensor& values, const at::Tensor& factors) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(values.dim()), 1);
   shape[0] = values.size(0);

@@ -21,14 +21,18 @@ void ClippedSum::begin_step() {
   not_finite_ = 0;
 }
 
-double ClippedSum::factor(double norm) const { return norm > clip_ ? clip_ / norm : 1; }
+double ClippedSum::factor(double norm) const {
+  // The factor and its products are rounded.
+  const double limit = clip_ * (1 - (values_.scalar_type() == at::kDouble ? 0x1p-49 : 0x1p-20));
+  return norm > limit ? limit / norm : 1;
+}
 
 at::Tensor ClippedSum::factors(const at::Tensor& squares) {
   auto all = at::empty_like(squares);
   const auto* from = squares.const_data_ptr<double>();
   auto* to = all.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < squares.numel(); ++i) {
-    const bool finite = std::isfinite(from[i]);
+    const bool finite = std::isfinite(from[i]) && from[i] >= 0;  // of what is below 0 the norm is unknown
     if (!finite) ++not_finite_;
     to[i] = finite ? factor(std::sqrt(from[i])) : 0;
   }

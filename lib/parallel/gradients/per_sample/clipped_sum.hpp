@@ -18,10 +18,11 @@ class ClippedSum {
 
   void begin_step();
 
-  /// What a gradient of this norm is multiplied by: min(1, clip / norm).
+  /// What a gradient of this norm is multiplied by: min(1, clip / norm), and less by a few
+  /// roundings, which so do not make the result longer than the clip norm.
   double factor(double norm) const;
-  /// The same of squared norms, double [n] -> [n], of the parameters' type. A norm that is not a number has
-  /// factor 0, and counts.
+  /// The same of squared norms, double [n] -> [n], of the parameters' type. A square that is not finite or
+  /// is below 0 has factor 0, and counts.
   at::Tensor factors(const at::Tensor& squares);
 
   /// Adds the gradients of one sample, which are in the parameters' .grad, and forgets them there. Throws

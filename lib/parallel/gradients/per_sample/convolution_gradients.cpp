@@ -42,8 +42,23 @@ void ConvolutionGradients::add_squares(const at::Tensor& input, const at::Tensor
     const auto& images = how_.transposed ? gradient : input;
     const auto& out = how_.transposed ? input : gradient;
     add_by_patches(images, out.reshape({n, out.size(1), -1}), weight, squares);
-    return;
+  } else {
+    add_one_by_one(input, gradient, weight, squares);
   }
+  if (!by_sample_.defined()) squares += rounding(input, gradient, weight);
+}
+
+/// An element of an image is in at most as many patches as a kernel has positions.
+at::Tensor ConvolutionGradients::rounding(const at::Tensor& input, const at::Tensor& gradient,
+                                          const at::Tensor& weight) {
+  const auto positions =
+      static_cast<double>(weight.numel()) / static_cast<double>(weight.size(0) * weight.size(1));
+  return squares_of_rounding(squares_by_sample(gradient), squares_by_sample(input) * positions);
+}
+
+void ConvolutionGradients::add_one_by_one(const at::Tensor& input, const at::Tensor& gradient,
+                                          const at::Tensor& weight, at::Tensor& squares) {
+  const auto n = input.size(0);
   if (n * weight.numel() <= kMostKept) by_sample_ = at::empty({n, weight.numel()}, gradient.options());
   for (std::int64_t i = 0; i < n; ++i) {
     const auto one =
@@ -65,7 +80,7 @@ void ConvolutionGradients::add_by_patches(const at::Tensor& input, const at::Ten
   constexpr std::int64_t kMostElements = 1 << 18;  // 1 MiB of floats
   const auto positions = out.size(2);
   const auto patch = weight.numel() / weight.size(0);
-  const bool by_positions = 2 * positions * positions <= patch * out.size(1);
+  const bool by_positions = 4 * positions * positions <= patch * out.size(1);
   const auto each = patch * positions + (by_positions ? 2 * positions * positions : weight.numel());
   const auto at_once = std::max<std::int64_t>(1, kMostElements / each);
   const auto elements = weight.numel();
@@ -77,9 +92,7 @@ void ConvolutionGradients::add_by_patches(const at::Tensor& input, const at::Ten
     const auto of_output = out.narrow(0, begin, count);
     auto part = squares.narrow(0, begin, count);
     if (by_positions) {
-      part +=
-          at::sum(at::bmm(patches_.transpose(1, 2), patches_) * at::bmm(of_output.transpose(1, 2), of_output),
-                  {1, 2}, false, at::kDouble);
+      add_squares_by_pairs(of_output.transpose(1, 2), patches_.transpose(1, 2), part);
     } else {
       const auto gradients = at::bmm(of_output, patches_.transpose(1, 2)).view({count, elements});
       part += squares_by_sample(gradients);

@@ -23,6 +23,8 @@ class ConvolutionGradients {
   /// Of small weights the gradients are kept until forget().
   void add_squares(const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight,
                    at::Tensor& squares);
+  /// squares_of_rounding() of the sums over positions, double [n].
+  static at::Tensor rounding(const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight);
   /// Sum of the gradients, sample i times factors[i], in the weight's shape. After add_squares().
   at::Tensor weighted_sum(const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight,
                           const at::Tensor& factors) const;
@@ -35,6 +37,8 @@ class ConvolutionGradients {
 
  private:
   bool has_patches(const at::Tensor& weight) const;
+  void add_one_by_one(const at::Tensor& input, const at::Tensor& gradient, const at::Tensor& weight,
+                      at::Tensor& squares);
   void add_by_patches(const at::Tensor& input, const at::Tensor& out, const at::Tensor& weight,
                       at::Tensor& squares);
   void take_patches(const at::Tensor& images, const at::Tensor& weight);

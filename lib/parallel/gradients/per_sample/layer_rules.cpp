@@ -80,6 +80,12 @@ class PlainRule final : public LayerRule {
   models::Tensors outputs_;
 };
 
+/// Of a bias: the norm of sum over t of out_t, [n, T, elements].
+void add_squares_of_sums(const at::Tensor& out, at::Tensor& squares) {
+  const auto of_ones = at::scalar_tensor(out.size(1), at::kDouble);
+  squares += squares_by_sample(at::sum(out, 1)) + squares_of_rounding(squares_by_sample(out), of_ones);
+}
+
 /// [n, in] or [n, T, in].
 class LinearRule final : public LayerRule {
  public:
@@ -105,7 +111,7 @@ class LinearRule final : public LayerRule {
       const auto in = input_.reshape({n, -1, input_.size(-1)});
       const auto out = gradient_.reshape({n, -1, gradient_.size(-1)});
       if (!weight_.frozen) add_squares_of_products(in, out, squares);
-      if (!bias_.frozen) squares += squares_by_sample(at::sum(out, 1));
+      if (!bias_.frozen) add_squares_of_sums(out, squares);
     }
     return {first_ ? at::Tensor() : at::matmul(gradient_, weight_.value)};
   }
@@ -125,12 +131,12 @@ class LinearRule final : public LayerRule {
   /// less.
   static void add_squares_of_products(const at::Tensor& in, const at::Tensor& out, at::Tensor& squares) {
     const auto rows = in.size(1);
-    if (2 * rows * rows <= in.size(2) * out.size(2)) {
-      squares += at::sum(at::bmm(in, in.transpose(1, 2)) * at::bmm(out, out.transpose(1, 2)), {1, 2}, false,
-                         at::kDouble);
+    if (4 * rows * rows <= in.size(2) * out.size(2)) {  // a product in double costs two
+      add_squares_by_pairs(out, in, squares);
     } else {
       squares += squares_by_sample(at::bmm(out.transpose(1, 2), in));
     }
+    squares += squares_of_rounding(squares_by_sample(out), squares_by_sample(in));
   }
 
   models::Parameter& weight_;
@@ -166,7 +172,8 @@ class ConvolutionRule final : public LayerRule {
   models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
     const at::NoGradGuard no_grad;
     gradient_ = gradients.at(0);
-    if (bias_ != nullptr && !bias_->frozen) squares += squares_by_sample(at::sum(gradient_.flatten(2), 2));
+    if (bias_ != nullptr && !bias_->frozen)
+      add_squares_of_sums(gradient_.flatten(2).transpose(1, 2), squares);
     if (!weight_.frozen) gradients_.add_squares(input_, gradient_, weight_.value, squares);
     if (first_) return {at::Tensor()};
     return {std::get<0>(gradients_.backward(input_, gradient_, weight_.value, {true, false, false}))};

@@ -92,7 +92,10 @@ void add_squares_of_lookup(const OuterProducts& lookup, std::int64_t words, at::
 /// Of two uses, the sum over all pairs of rows; samples [begin, begin + count).
 at::Tensor pair_sum(const OuterProducts& one, const OuterProducts& other, std::int64_t begin,
                     std::int64_t count) {
-  const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, count); };
+  const auto part = [&](const at::Tensor& of) {
+    const auto rows = of.narrow(0, begin, count);
+    return of.is_floating_point() ? rows.to(at::kDouble) : rows;  // see add_squares_by_pairs()
+  };
   const auto rights = at::bmm(part(one.right), part(other.right).transpose(1, 2));  // [count, T, T']
   at::Tensor lefts;
   if (one.looks_up() && other.looks_up()) {
@@ -106,7 +109,7 @@ at::Tensor pair_sum(const OuterProducts& one, const OuterProducts& other, std::i
   } else {
     lefts = at::bmm(part(one.left), part(other.left).transpose(1, 2));
   }
-  return at::sum(lefts * rights, {1, 2}, false, at::kDouble);
+  return at::sum(lefts * rights, {1, 2});
 }
 
 }  // namespace
@@ -142,12 +145,16 @@ class ParameterUses::OfOne {
     }
   }
 
-  /// `kept`: elements of gradients by sample that are held already, over all parameters.
+  /// `kept`: elements of gradients by sample that are held already, over all parameters. What is added is at
+  /// least 0, so that no parameter hides the norm of another one.
   void add_squares(at::Tensor& squares, std::int64_t& kept) {
     const auto kinds = products_.size() + reduced_.size() + convolutions_.size();
     if (kinds == 0) return;
     if (products_.size() == kinds) {
-      add_squares_of_products(squares, kept);
+      auto own = at::zeros_like(squares);
+      add_squares_of_products(own, kept);
+      squares += own.clamp_min_(0);
+      if (!by_sample_.defined()) squares += rounding();
     } else if (kinds == 1 && reduced_.size() == 1) {
       squares += squares_by_sample(reduced_[0]);
     } else if (kinds == 1) {
@@ -155,6 +162,7 @@ class ParameterUses::OfOne {
       only.gradients.add_squares(only.input, only.gradient, value(), squares);
     } else {
       add_squares_directly(squares, Keep::no);
+      squares += rounding();
     }
   }
 
@@ -180,6 +188,20 @@ class ParameterUses::OfOne {
   const at::Tensor& value() const { return parameter_->value; }
   std::int64_t elements() const { return value().numel(); }
 
+  /// squares_of_rounding() of the sum over all uses, double [n].
+  at::Tensor rounding() const {
+    auto norms = at::zeros({n_}, at::kDouble);
+    for (const auto& one : products_) {
+      const auto of_right = squares_by_sample(one.right);
+      const auto of_left =
+          one.looks_up() ? at::full_like(of_right, one.length()) : squares_by_sample(one.left);
+      norms += at::sqrt(squares_of_rounding(of_left, of_right));
+    }
+    for (const auto& one : convolutions_)
+      norms += at::sqrt(ConvolutionGradients::rounding(one.input, one.gradient, value()));
+    return at::square(norms);
+  }
+
   /// By the pairs of rows or by the gradients, whichever costs less multiplications; gradients that are kept
   /// save the weighted sum, too.
   void add_squares_of_products(at::Tensor& squares, std::int64_t& kept) {
@@ -189,6 +211,7 @@ class ParameterUses::OfOne {
     }
     const auto rows = static_cast<double>(value().size(0));
     const auto columns = static_cast<double>(value().size(1));
+    constexpr double kDouble = 2;  // what a product in double costs
     double by_pairs = 0;
     double directly = 0;
     for (std::size_t i = 0; i < products_.size(); ++i) {
@@ -196,7 +219,8 @@ class ParameterUses::OfOne {
       directly += length * columns * (products_[i].looks_up() ? 1 : rows);
       for (std::size_t j = i; j < products_.size(); ++j) {
         const bool dense = !products_[i].looks_up() && !products_[j].looks_up();
-        by_pairs += length * static_cast<double>(products_[j].length()) * (columns + (dense ? rows : 0));
+        by_pairs +=
+            kDouble * length * static_cast<double>(products_[j].length()) * (columns + (dense ? rows : 0));
       }
     }
     const bool fits = kept + n_ * elements() <= kMostKeptInAll;
@@ -214,7 +238,7 @@ class ParameterUses::OfOne {
     for (std::size_t i = 0; i < products_.size(); ++i) {
       for (std::size_t j = i; j < products_.size(); ++j) {
         const auto pairs = products_[i].length() * products_[j].length();
-        const auto at_once = std::max<std::int64_t>(1, kMostAtOnce / std::max<std::int64_t>(1, 2 * pairs));
+        const auto at_once = std::max<std::int64_t>(1, kMostAtOnce / std::max<std::int64_t>(1, 4 * pairs));
         for (std::int64_t begin = 0; begin < n_; begin += at_once) {
           const auto count = std::min(at_once, n_ - begin);
           squares.narrow(0, begin, count)
@@ -321,9 +345,7 @@ bool ParameterUses::has(const models::Parameter* parameter) const {
 
 void ParameterUses::add_squares(at::Tensor& squares) {
   const at::NoGradGuard no_grad;
-  auto own = at::zeros_like(squares);
-  for (const auto& one : all_) one->add_squares(own, kept_);
-  squares += own.clamp_min_(0);  // by pairs of rows the sum may end a rounding below
+  for (const auto& one : all_) one->add_squares(squares, kept_);
 }
 
 void ParameterUses::add_to(ClippedSum& sum, const at::Tensor& factors) const {

@@ -110,18 +110,22 @@ StrategyEntry fedavg() {
 
 Abilities FedAvg::can(const Setting& setting) {
   const bool has_deadline = setting.options.federated.round_deadline > 0;
-  return {
-      .runs = can_simulate(setting),
-      .replays_graphs = {"local steps of a client follow one another within a round"},
-      .updates_by_rows = {"clients hold different tables within a round"},
-      .rolls_back = {},
-      .copies_parts = {"each rank has all of the state already"},
-      .same_bits = {hides_clients(setting)
-                        ? "noise of secure sums, as of --secure-noise, is drawn from the system's randomness"
-                    : has_deadline ? "which clients miss --round-deadline is up to the machine"
-                                   : ""},
-      .adapts_batch = {"its clients make local steps of --local-batch"},
-      .owns_by_speed = {"clients are dealt by their samples"}};
+  const bool draws_secretly = setting.options.dp_clip > 0 && setting.options.noise_source == "secure";
+  return {.runs = can_simulate(setting),
+          .replays_graphs = {"local steps of a client follow one another within a round"},
+          .updates_by_rows = {"clients hold different tables within a round"},
+          .rolls_back = {},
+          .copies_parts = {"each rank has all of the state already"},
+          .same_bits =
+              {hides_clients(setting)
+                   ? "noise of secure sums, as of --secure-noise, is drawn from the system's randomness"
+               : draws_secretly
+                   ? "with --dp-clip noise and draws are of the system's randomness: only --noise-source "
+                     "seeded, which protects nothing, repeats them"
+               : has_deadline ? "which clients miss --round-deadline is up to the machine"
+                              : ""},
+          .adapts_batch = {"its clients make local steps of --local-batch"},
+          .owns_by_speed = {"clients are dealt by their samples"}};
 }
 
 FedAvg::FedAvg(const StrategyParts& parts)

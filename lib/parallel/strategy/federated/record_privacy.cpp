@@ -196,9 +196,11 @@ void RecordPrivacy::adopt() {
   changed();
 }
 
-void RecordPrivacy::take_ledger(const std::string& lines, const std::string& file) {
+std::int64_t RecordPrivacy::take_ledger(const std::string& lines, const std::string& file) {
+  const auto before = ledgers_.steps();
   ledgers_.take_larger(privacy::ClientLedgers::of_lines(lines, file, ledgers_.size()));
   changed();
+  return ledgers_.steps() - before;
 }
 
 std::optional<std::vector<std::int64_t>> RecordPrivacy::drawn_records(std::int64_t round, std::uint32_t index,

@@ -42,7 +42,7 @@ class RecordPrivacy final : public FederatedPrivacy, public PrivateTraining {
   std::optional<std::vector<std::int64_t>> drawn_records(std::int64_t round, std::uint32_t index,
                                                          int client) const override;
   std::string ledger() const override { return ledgers_.lines(); }
-  void take_ledger(const std::string& lines, const std::string& file) override;
+  std::int64_t take_ledger(const std::string& lines, const std::string& file) override;
   std::int64_t releases() const override { return ledgers_.of(worst().client).steps(); }
   bool is_spent() override;
   double epsilon() const override { return worst().epsilon; }

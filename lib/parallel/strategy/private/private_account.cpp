@@ -154,10 +154,12 @@ std::string PrivateAccount::ledger_after_step() const {
   return after.lines(unit_);
 }
 
-void PrivateAccount::take_ledger(const std::string& lines, const std::string& file) {
+std::int64_t PrivateAccount::take_ledger(const std::string& lines, const std::string& file) {
+  const auto before = ledger_.steps();
   ledger_.take_larger(privacy::Ledger::of_lines(lines, file, unit_));
   save();
   steps_left_.reset();
+  return ledger_.steps() - before;
 }
 
 StateTensor PrivateAccount::ledger_state() {

@@ -43,7 +43,7 @@ void add_noise(privacy::Noise& noise, const FlatParameters& parameters, const Ra
 class PrivateAccount : public PrivateTraining {
  public:
   std::string ledger() const final { return ledger_.lines(unit_); }
-  void take_ledger(const std::string& lines, const std::string& file) final;
+  std::int64_t take_ledger(const std::string& lines, const std::string& file) final;
   std::int64_t releases() const final { return ledger_.steps(); }
   bool is_spent() final;
   double epsilon() const final;

@@ -6,12 +6,14 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/compute/sample_tap.hpp"
 #include "models/layers/activation.hpp"
 #include "models/layers/convolution/conv2d.hpp"
 #include "models/layers/convolution/max_pool2d.hpp"
@@ -34,6 +36,39 @@ class MeanOverRows final : public models::Layer {
   }
   std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
     return {{inputs[0][0], inputs[0][2]}};
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
+};
+
+/// [n, T, F] or [n, F, H, W] -> [n, F], the variance over rows or positions: no row has a gradient but for
+/// what it differs from the others.
+class VarianceOverRows final : public models::Layer {
+ public:
+  VarianceOverRows() : Layer("variance") {}
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
+    const auto& input = inputs.at(0);
+    const auto rows = input.dim() == 4 ? input.flatten(2).transpose(1, 2) : input;
+    return {at::mean(at::square(rows - at::mean(rows, 1, true)), 1)};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return {{inputs[0][0], inputs[0].size() == 4 ? inputs[0][1] : inputs[0][2]}};
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
+};
+
+/// A linear layer as those of exported programs.
+class TappedRows final : public models::Layer, public models::SampleTapped {
+ public:
+  explicit TappedRows(std::int64_t width) : Layer("rows") {
+    parameters_.push_back({"rows.weight",
+                           at::empty({width, width}).requires_grad_(),
+                           {models::Initialisation::Kind::uniform, 1.0}});
+  }
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
+    return {models::tapped_linear(inputs.at(0), parameters_[0].value, {})};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return inputs;
   }
   models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
 };
@@ -133,6 +168,81 @@ TEST(SampleWalkTest, NothingOfOneMicroBatchIsLeftForTheNext) {
 TEST(SampleWalkTest, LinearLayersOfSeveralRowsAgree) {
   for (const std::int64_t width : {3, 40})  // by products, and by pairs of rows
     expect_rules_agree(rows_model(width), {{waves({5, 4, 6})}, at::remainder(at::arange(5, at::kLong), 4)});
+}
+
+/// Inputs that are large and nearly alike: of what the rows of a sample give nearly all cancels.
+void expect_no_sample_above_the_clip(std::unique_ptr<models::Layer> first, const models::Shape& shape) {
+  constexpr double kClip = 1;
+  constexpr std::int64_t kWidth = 64;
+  Layers layers;
+  layers.push_back(std::move(first));
+  layers.push_back(std::make_unique<VarianceOverRows>());
+  layers.push_back(std::make_unique<models::Linear>("last", kWidth, 2));
+  const auto model = classifier_of(std::move(layers), 2);
+  FlatParameters parameters(*model, at::kFloat);
+  ASSERT_EQ(SampleWalk::obstacle(*model), std::nullopt);
+  SampleWalk walk(*model);
+  ClippedSum sum(parameters, kClip);
+  const Samples samples = {{waves(shape) * 0.5 + 20000}, at::remainder(at::arange(shape[0], at::kLong), 2)};
+  for (std::int64_t i = 0; i < shape[0]; ++i) {
+    sum.begin_step();
+    walk.add(one_of(samples, i), {}, {}, sum);
+    EXPECT_LE(sum.values().norm().item<double>(), kClip) << i;
+    EXPECT_EQ(sum.not_finite(), 0) << i;
+  }
+}
+
+TEST(SampleWalkTest, RowsThatCancelAreClippedToo) {
+  for (const std::int64_t rows : {4, 12, 50}) {  // by pairs of rows, or by the gradient
+    SCOPED_TRACE(rows);
+    expect_no_sample_above_the_clip(std::make_unique<models::Linear>("rows", 64, 64), {16, rows, 64});
+    expect_no_sample_above_the_clip(std::make_unique<TappedRows>(64), {16, rows, 64});
+  }
+  for (const std::int64_t extent : {3, 12}) {
+    SCOPED_TRACE(extent);
+    expect_no_sample_above_the_clip(
+        std::make_unique<models::Conv2d>(
+            "image",
+            models::Conv2d::Geometry{
+                .in_channels = 64, .out_channels = 64, .kernel = 2, .stride = 1, .padding = 0}),
+        {16, 64, extent, extent});
+  }
+}
+
+/// A sample whose rows cancel to nothing, among others: what rounding adds to the sum of all is bounded too.
+TEST(SampleWalkTest, ARoundingIsNoWayAroundTheClip) {
+  Layers layers;
+  layers.push_back(std::make_unique<models::Linear>("rows", 4, 4));
+  layers.push_back(std::make_unique<MeanOverRows>());
+  const auto model = classifier_of(std::move(layers), 4);
+  FlatParameters parameters(*model, at::kFloat);
+  SampleWalk walk(*model);
+  ClippedSum sum(parameters, 1);
+  auto inputs = waves({2, 2, 4});
+  const Samples small = {{inputs.clone()}, at::tensor({0, 1}, at::kLong)};
+  sum.begin_step();
+  walk.add(small, {}, {}, sum);
+  const auto without = sum.values().clone();
+  inputs[1][0].fill_(3e9);
+  inputs[1][1] = -inputs[1][0];
+  sum.begin_step();
+  walk.add({{inputs}, small.targets}, {}, {}, sum);
+  EXPECT_LE((sum.values() - without).norm().item<double>(), 2 + 1e-6);  // one sample was replaced
+}
+
+TEST(ClippedSumTest, ASquareThatIsNoSquareLeavesItsSampleOut) {
+  const auto model = small_model();
+  FlatParameters parameters(*model, at::kFloat);
+  ClippedSum sum(parameters, 1);
+  const auto factors = sum.factors(
+      at::tensor({4.0, -1e-3, 0.25, std::nan(""), std::numeric_limits<double>::infinity()}, at::kDouble));
+  EXPECT_NEAR(factors[0].item<double>(), 0.5, 1e-6);
+  EXPECT_LE(factors[0].item<double>(), 0.5);
+  EXPECT_EQ(factors[1].item<double>(), 0);
+  EXPECT_EQ(factors[2].item<double>(), 1);
+  EXPECT_EQ(factors[3].item<double>(), 0);
+  EXPECT_EQ(factors[4].item<double>(), 0);
+  EXPECT_EQ(sum.not_finite(), 3);
 }
 
 TEST(SampleWalkTest, ConvolutionsAgree) {

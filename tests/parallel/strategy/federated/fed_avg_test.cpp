@@ -497,6 +497,15 @@ TEST(FedAvgTest, SaysWhatItCannotDo) {
   late.options.federated.round_deadline = 1;
   EXPECT_FALSE(FedAvg::can(late).same_bits);
   EXPECT_TRUE(FedAvg::can({}).same_bits);
+  Setting secret;
+  secret.options.dp_clip = 1;
+  for (const char* unit : {"client", "record"}) {
+    secret.options.dp_unit = unit;
+    secret.options.noise_source = "secure";
+    EXPECT_NE(FedAvg::can(secret).same_bits.why_not.find("--noise-source"), std::string::npos) << unit;
+    secret.options.noise_source = "seeded";
+    EXPECT_TRUE(FedAvg::can(secret).same_bits) << unit;
+  }
 }
 
 }  // namespace

@@ -491,8 +491,12 @@ TEST(RecordPrivacyTest, EachClientHasALedgerAndTheWorstCounts) {
   RecordJob again;
   FedAvg resumed(again.private_parts(1.5));
   EXPECT_EQ(resumed.privacy()->epsilon(), 0);
-  resumed.privacy()->take_ledger(earlier, "its file");
+  EXPECT_EQ(resumed.privacy()->take_ledger(earlier, "its file"), 4 + 2) << "of all clients";
   EXPECT_EQ(resumed.privacy()->epsilon(), privacy.epsilon());
+  EXPECT_EQ(resumed.privacy()->take_ledger(earlier, "its file"), 0);
+  strategy.step(job.round(3, 1, {{8}, {9, 10}}), job.source);  // another client becomes the worst, with less
+  EXPECT_LT(privacy.releases(), 4 + 2);
+  EXPECT_EQ(resumed.privacy()->take_ledger(privacy.ledger(), "its file"), 2);
   EXPECT_THROW(resumed.privacy()->take_ledger("dtrain.privacy 1\nend\n", "its file"), Error);
 }
 
