@@ -40,6 +40,15 @@ class UsageTest(ProgramTest):
     def test_stages_per_rank_without_an_interleaved_schedule(self):
         self.refuse(2, ["--virtual-stages", "--pipeline interleaved"], "--mesh", "pipe=2", "--virtual-stages", "2", ranks=2)
 
+    def test_options_of_a_pipeline_without_one(self):
+        few = ["--model", "mlp", "--limit-steps", 1, "--name", "no-pipeline", "--overwrite"]
+        for options, words in ((["--balance", "dynamic"], "--balance dynamic is without effect"), (["--pipeline", "gpipe"], "--pipeline gpipe is without effect"),
+                               (["--pipeline", "interleaved", "--virtual-stages", 3, "--balance", "dynamic"],
+                                "--pipeline interleaved and --balance dynamic are without effect")):
+            self.assertIn(words, self.succeed(*few, *options, ranks=2))
+        self.assertNotIn("without effect", self.succeed(*few, "--pipeline", "1f1b", ranks=2))
+        self.assertNotIn("without effect", self.succeed(*few, "--mesh", "pipe=2", "--pipeline", "gpipe", "--balance", "dynamic", ranks=2))
+
     def test_memory_limit_below_the_parameters(self):
         given = ["--memory-limit", "1MiB", "--strategy", "ddp", "--recompute", "none", "--micro-batches", 8]
         self.refuse(2, ["--memory-limit 1MiB", "parameters, gradients and optimizer"], *given, ranks=1)

@@ -84,6 +84,13 @@ class StagesTest(unittest.TestCase):
         self.assertTrue(details)
         self.assertTrue(all("the layers stay where they are" in detail for detail in details), details)
 
+    def test_a_text_of_two_letters_is_timed(self):
+        (self.folder / "book.txt").write_text("abababbbaaabab" * 40)
+        run(BINARY, 1, "stage", "letters", "--from", "book.txt", "--max-length", 3, cwd=self.folder)
+        gpt = ["--model", "gpt", *(word for option in ("layers=2", "heads=2", "width=8", "block=3") for word in ("--model-option", option))]
+        run(BINARY, 2, "--dataset", "letters", *gpt, *PIPE, "--limit-steps", 2, "--threads", 1, "--quiet", "--name", "letters", cwd=self.folder)
+        self.assertEqual((self.folder / "runs/letters/state").read_text(), "completed\n")
+
     def test_after_a_move_the_run_goes_on_without_a_lost_rank(self):
         version = subprocess.run([os.environ.get("DTRAIN_MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=True).stdout
         if "Open MPI) 5" not in version and "prterun" not in version:

@@ -48,6 +48,7 @@ ShardedSums::ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Q
   uses_ = uses_of(entries, config.met_again);
   shares_.assign(entries.size(), 0);
   received_.assign(entries.size(), 0);
+  zeros_.assign(entries.size(), 0);
   passed_.assign(entries.size(), 0);
   std::int64_t held = 0;
   for (const Range& bucket : buckets_) {
@@ -115,6 +116,7 @@ void ShardedSums::begin_step(int micro_batches) {
   require(micro_batches <= rounds_, "has more micro-batches than a rank owns", {.subject = "a step"});
   micro_batches_ = micro_batches;
   std::ranges::fill(received_, 0);
+  std::ranges::fill(zeros_, 0);
   std::ranges::fill(passed_, 0);
   for (const auto& entry : parameters_.entries()) entry.parameter->value.mutable_grad().reset();
   for (auto& place : places_) {
@@ -132,10 +134,14 @@ void ShardedSums::on_gradient(std::size_t i) {
   if (!gradient.defined()) return;
   const at::NoGradGuard no_grad;
   places_[i].withdraw();
-  const std::int64_t round = received_[i]++ / uses_[i];
+  // Zeros of another stage's missing micro-batch may have come first: the round may lie behind the
+  // micro-batches of this rank. What comes in all rounds adds up to the same.
+  const std::int64_t round = received_[i] / uses_[i];
   require(
-      round < micro_batches_, "has more gradients in a step than were expected",
+      received_[i] - zeros_[i] < micro_batches_ * uses_[i] && round < rounds_,
+      "has more gradients in a step than were expected",
       {.subject = parameters_.entries()[i].parameter->name, .advice = "its bucket has left without them"});
+  ++received_[i];
   take(turn_of(round, i), i, std::exchange(gradient, {}));
 }
 
@@ -245,6 +251,7 @@ void ShardedSums::passed(const models::Parameter* parameter) {
   ++passed_[i];
   while (received_[i] < passed_[i]) {
     const std::int64_t round = received_[i]++ / uses_[i];
+    ++zeros_[i];
     take(turn_of(round, i), i, {});
   }
 }

@@ -115,6 +115,7 @@ class ShardedSums final : public GradientSums {
   std::vector<int> uses_;                     // by entry: how often backward meets it in a micro-batch
   std::vector<int> shares_;                   // by entry: of other ranks, in each step
   std::vector<int> received_;                 // by entry: gradients that have come in this step
+  std::vector<int> zeros_;                    // by entry: of those, zeros that passed() has put
   std::vector<int> passed_;                   // by entry: gradients that must have come
   std::map<std::int64_t, std::vector<std::pair<std::size_t, at::Tensor>>> waiting_;  // by turn
   std::int64_t rounds_ = 1;                                                          // of a step

@@ -5,9 +5,12 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "core/clock.hpp"
+#include "models/borrowed_parameter.hpp"
 #include "models/compute/gradient_place.hpp"
 #include "parallel/pipeline/segments.hpp"
 
@@ -15,30 +18,43 @@ namespace dtrain::parallel {
 namespace {
 
 constexpr int kMicroBatches = 4;
-constexpr int kWord =
-    4;  // an id that is a word in every vocabulary: behind those with a meaning of their own
+// An id that is a word in a vocabulary with special ids: behind those.
+constexpr std::int64_t kWord = 4;
 
-/// Keeps a model on a device while it lives.
-class Moved {
+/// Gives a layer memory for its parameters, with their first values, and buffers of its own while it lives:
+/// in the type and on the device of a run.
+class Lent {
  public:
-  Moved(models::Model& model, at::Device device) : model_(model), device_(device) { move_to(device); }
-  ~Moved() { move_to(at::kCPU); }
-  Moved(const Moved&) = delete;
-  Moved& operator=(const Moved&) = delete;
+  Lent(models::Layer& layer, const TimedRun& run) : layer_(layer), buffers_(layer.buffers()) {
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : layer.parameters()) parameters_.emplace_back(&parameter, parameter.value);
+    for (const auto* use : layer.borrowed())
+      parameters_.emplace_back(&use->parameter(), use->parameter().value);
+    for (const auto& [parameter, value] : parameters_) {
+      // Strides stay: channels-last weights are channels-last on each device.
+      auto lent = at::empty_like(value, value.options().dtype(run.type).device(run.device));
+      lent.copy_(models::first_values(*parameter, run.seed));
+      parameter->value = lent.set_requires_grad(!parameter->frozen);
+    }
+    for (auto& buffer : layer.buffers()) {
+      const auto type = buffer.value.scalar_type();
+      const bool exact = buffer.update == models::Buffer::Update::constant && type == at::kDouble;
+      const auto of_run = at::isFloatingType(type) && !exact ? run.type : type;
+      buffer.value = buffer.value.to(run.device, of_run, /*non_blocking=*/false, /*copy=*/true);
+      if (buffer.step_sum.defined()) buffer.step_sum = at::zeros_like(buffer.step_sum).to(run.device);
+    }
+  }
+  ~Lent() {
+    for (const auto& [parameter, value] : parameters_) parameter->value = value;
+    layer_.buffers() = buffers_;
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
 
  private:
-  void move_to(at::Device device) const {
-    if (device_.is_cpu()) return;
-    const at::NoGradGuard no_grad;
-    for (auto* parameter : model_.parameters()) {
-      const bool trained = parameter->value.requires_grad();
-      parameter->value = parameter->value.detach().to(device).requires_grad_(trained);
-    }
-    for (auto* buffer : model_.buffers()) buffer->value = buffer->value.to(device);
-  }
-
-  models::Model& model_;
-  const at::Device device_;
+  models::Layer& layer_;
+  std::vector<std::pair<models::Parameter*, at::Tensor>> parameters_;  // and the value to give back
+  std::vector<models::Buffer> buffers_;                                // to give back
 };
 
 /// Once the device has done what it was given.
@@ -52,46 +68,50 @@ double time_there_s(at::Device device) {
 }
 
 double time_of(const SegmentWalk& walk, const models::Tensors& inputs, models::Tensors& outputs,
-               at::Device device) {
-  const double start_s = time_there_s(device);
-  auto passed = walk.forward(inputs, {.mode = models::Mode::training, .step = 1});
+               const TimedRun& run) {
+  const double start_s = time_there_s(run.device);
+  auto passed = walk.forward(inputs, {.mode = models::Mode::training,
+                                      .seed = run.seed,
+                                      .step = 1,
+                                      .half = run.half,
+                                      .kernels = run.kernels,
+                                      .as_sent = run.reproducible});
   outputs = passed.outputs();
   models::Tensors gradients;
   for (const auto& output : outputs)
     gradients.push_back(output.requires_grad() ? at::ones_like(output) : at::Tensor());
   walk.backward(passed, gradients);
-  return time_there_s(device) - start_s;
+  return time_there_s(run.device) - start_s;
 }
 
 }  // namespace
 
-std::vector<double> measure_layers(models::Model& model, const std::vector<models::Shape>& inputs, bool ids,
-                                   at::Device device) {
-  const Moved there(model, device);
-  const auto type = model.parameters().front()->value.scalar_type();
+std::vector<double> measure_layers(models::Model& model, const std::vector<models::Shape>& inputs,
+                                   const TimedRun& run) {
+  const auto id = std::min(kWord, run.vocabulary - 1);
   models::Tensors flowing;
   for (const auto& shape : inputs) {
-    flowing.push_back(ids ? at::full(shape, kWord, at::TensorOptions().dtype(at::kInt).device(device))
-                          : at::rand(shape, at::TensorOptions().dtype(type)).to(device));
+    flowing.push_back(run.vocabulary > 0
+                          ? at::full(shape, id, at::TensorOptions().dtype(at::kInt).device(run.device))
+                          : at::rand(shape, at::TensorOptions().dtype(run.type)).to(run.device));
   }
   std::vector<double> times;
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
+    const Lent lent(*model.layers()[layer], run);
     const auto index = static_cast<std::int64_t>(layer);
     const SegmentWalk walk(model, {index, index + 1});
     models::Tensors outputs;
-    time_of(walk, flowing, outputs, device);  // allocates
-    auto& parameters = model.layers()[layer]->parameters();
+    time_of(walk, flowing, outputs, run);  // allocates
     std::deque<models::GradientPlace> places;
-    for (auto& parameter : parameters) {
+    for (auto& parameter : model.layers()[layer]->parameters()) {
       if (!parameter.frozen) places.emplace_back(parameter).begin_step(kMicroBatches);
     }
     double sum = 0;
-    for (int i = 0; i < kMicroBatches; ++i) sum += time_of(walk, flowing, outputs, device);
+    for (int i = 0; i < kMicroBatches; ++i) sum += time_of(walk, flowing, outputs, run);
     times.push_back(sum / kMicroBatches);
     for (auto& output : outputs) output = output.detach();
     flowing = std::move(outputs);
   }
-  for (auto* parameter : model.parameters()) parameter->value.mutable_grad().reset();
   return times;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <set>
 
 namespace dtrain::parallel {
 namespace {
@@ -19,13 +20,17 @@ Schedule first_of(Schedule schedule, std::ptrdiff_t count) {
 
 std::vector<const models::Parameter*> parameters_met_again(models::Model& model, const StageCuts& cuts,
                                                            std::int64_t repeated_layers) {
+  const auto first_of_segment = [&](std::size_t layer) {
+    const Range& stage = cuts.layers[static_cast<std::size_t>(cuts.stage_of(layer))];
+    return std::min(static_cast<std::int64_t>(layer), stage.begin + repeated_layers);
+  };
   std::vector<const models::Parameter*> met_again;
+  std::set<std::pair<const models::Parameter*, std::int64_t>> met;  // by the first layer of a segment
   for (const auto& tied : model.borrowed()) {
-    const int owner = cuts.stage_of(tied.owner);
-    const int borrower = cuts.stage_of(tied.borrower);
-    const bool one_rank = cuts.rank_of(owner) == cuts.rank_of(borrower);
-    const bool one_segment = owner == borrower && repeated_layers == 0;
-    if (one_rank && !one_segment) met_again.push_back(tied.parameter);
+    if (cuts.rank_of(cuts.stage_of(tied.owner)) != cuts.rank_of(cuts.stage_of(tied.borrower))) continue;
+    met.emplace(tied.parameter, first_of_segment(tied.owner));
+    const bool is_further = met.emplace(tied.parameter, first_of_segment(tied.borrower)).second;
+    if (is_further) met_again.push_back(tied.parameter);
   }
   return met_again;
 }
@@ -42,8 +47,8 @@ Pipeline::Pipeline(const Parts& parts)
 }
 
 std::vector<const models::Parameter*> Pipeline::met_again() const {
-  // Each layer is then a segment of its own, as where it is repeated.
-  const std::int64_t apart = weights_ != nullptr ? 1 : parts_.repeated_layers;
+  // Each layer is then a segment of its own, as where all are repeated.
+  const std::int64_t apart = weights_ != nullptr ? std::ssize(parts_.model.layers()) : parts_.repeated_layers;
   return parameters_met_again(parts_.model, parts_.cuts, apart);
 }
 

@@ -113,10 +113,18 @@ class Run {
   std::map<Key, double> backward_ends_;
 };
 
+/// Of a rank's stages: a to z, then aa, ab, ... A rank may have more stages than there are letters.
+std::string letters_of(int stage) {
+  std::string letters;
+  for (; stage >= 0; stage = stage / 26 - 1)
+    letters.insert(letters.begin(), static_cast<char>('a' + stage % 26));
+  return letters;
+}
+
 std::string cell(const Schedule& schedule, const Action& action) {
   std::string text =
       fmt::format("{}{}", action.kind == Action::Kind::forward ? 'F' : 'B', action.micro_batch + 1);
-  if (schedule.stages_per_rank > 1) text += static_cast<char>('a' + action.stage / schedule.ranks);
+  if (schedule.stages_per_rank > 1) text += letters_of(action.stage / schedule.ranks);
   return text;
 }
 

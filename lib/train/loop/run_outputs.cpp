@@ -29,6 +29,7 @@ namespace dtrain::train {
 namespace {
 
 constexpr std::size_t kMostOfLedger = 1 << 28;  // bytes
+constexpr double kLedgerSyncS = 1;
 
 std::string ledger_path(const std::string& folder) { return folder + "/privacy.ledger"; }
 
@@ -180,10 +181,16 @@ void RunOutputs::write(const StepMade& made, const parallel::StepOutcome& outcom
                 .learning_rate = made.learning_rate});
 }
 
-// Aside and renamed: a reader, and a run that was killed, has a whole one. On the disk: what a step has
-// released must not be forgotten by a node that lost its power. Without it no step may follow.
+// Aside and renamed: a reader, and a run that was killed, has a whole one. Without it no step may follow. A
+// node that loses its power forgets what is not on the disk, with the steps themselves: to wait for the disk
+// after each of them would take as long as a small step.
 void RunOutputs::ledger(const std::string& lines) {
-  if (results_ != nullptr) record::replace_file_durably(ledger_path(folder_), lines);
+  if (results_ == nullptr) return;
+  const double now_s = steady_s();
+  if (ledger_synced_s_ && now_s - *ledger_synced_s_ < kLedgerSyncS)
+    return record::replace_file(ledger_path(folder_), lines);
+  record::replace_file_durably(ledger_path(folder_), lines);
+  ledger_synced_s_ = steady_s();
 }
 
 std::optional<std::string> ledger_in(const std::string& folder) {

@@ -175,8 +175,9 @@ class RunOutputs {
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
   std::optional<record::StepCurves> curves_;                // in it
   double since_agreed_s_ = 0;                               // that steps took
-  std::optional<StepMade> late_;                            // whose outcome is not known yet
-  double epsilon_ = record::kNoValue;                       // of the newest row of /privacy
+  std::optional<double> ledger_synced_s_ = {};
+  std::optional<StepMade> late_;       // whose outcome is not known yet
+  double epsilon_ = record::kNoValue;  // of the newest row of /privacy
 };
 
 /// The ledger that a part of the run has left in `folder`; nothing where there is none. Throws Error (exit

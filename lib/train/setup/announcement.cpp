@@ -2,7 +2,11 @@
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/headeronly/version.h>
+
+#include <string>
+#include <vector>
 
 #include "core/counted.hpp"
 #include "core/version.hpp"
@@ -56,6 +60,20 @@ void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& lo
       "uneven     some of {} data ranks compute {} of a step's {} micro-batches, and the others wait "
       "for them: at most {:.0f} % of the time of all ranks is used",
       copies, most, pieces, 100.0 * pieces / (most * copies)));
+}
+
+/// Not where a run has lost ranks, and with them its pipeline.
+void tell_of_missing_pipeline(const RunConfig& config, const Log& log) {
+  const auto& pipeline = config.pipeline;
+  const bool has_lost = config.mesh_shape.size() < config.started_ranks - config.spares;
+  if (config.mesh_shape.pipe > 1 || has_lost) return;
+  std::vector<std::string> idle;
+  if (pipeline.schedule != PipelineConfig().schedule) idle.push_back("--pipeline " + pipeline.schedule);
+  if (pipeline.balance == "dynamic") idle.emplace_back("--balance dynamic");
+  if (idle.empty()) return;
+  log.info(fmt::format(
+      "pipeline   none, as the mesh has no pipe axis: {} {} without effect; --mesh pipe=P adds one",
+      fmt::join(idle, " and "), idle.size() > 1 ? "are" : "is"));
 }
 
 void tell_of_compression(const RunConfig& config, const Job& job, const Log& log) {
@@ -120,6 +138,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
   warn_of_sums_between_nodes(config, job, workload, log);
   warn_of_idle_ranks(config, job, log);
   tell_of_uneven_ranks(config, job, log);
+  tell_of_missing_pipeline(config, log);
   tell_of_compression(config, job, log);
   tell_of_precision(config, job, log);
   if (!config.pipeline.chosen.empty()) log.info("memory     " + config.pipeline.chosen);

@@ -142,17 +142,31 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
                       .flips = data.flips() ? kernels::Flips::at_random : kernels::Flips::never};
 }
 
-/// Seconds per layer as rank 0 measures them on its device; `model` gets weights to run with.
+/// Seconds per layer as rank 0 measures them on its device.
 std::vector<double> measured_costs(const RunConfig& config, models::Model& model,
-                                   const std::vector<models::Shape>& inputs, bool ids,
+                                   const std::vector<models::Shape>& inputs, std::int64_t vocabulary,
                                    const WorkloadPlace& place) {
   std::vector<double> costs(model.layers().size());
   if (place.world->rank() == 0) {
-    model.initialise(config.seed);
-    costs = parallel::measure_layers(model, inputs, ids, place.device);
+    costs = parallel::measure_layers(model, inputs,
+                                     {.vocabulary = vocabulary,
+                                      .type = full_type(config),
+                                      .half = half_type(config),
+                                      .kernels = kernels_of(config),
+                                      .reproducible = config.reproducible,
+                                      .seed = config.seed,
+                                      .device = place.device});
   }
   place.world->broadcast_bytes(std::as_writable_bytes(std::span(costs)), 0);
   return costs;
+}
+
+/// How many words all texts of a sample's have in common: ids below it mean something in each; 0: no text.
+std::int64_t ids_of_texts(const data::DatasetInfo& info) {
+  if (!info.tokenizer) return 0;
+  const auto words = std::ssize(info.tokenizer->vocabulary);
+  const auto target_words = std::ssize(info.tokenizer->target_vocabulary);
+  return target_words > 0 ? std::min(words, target_words) : words;
 }
 
 /// What is held where there are no activations, on the rank of the pipeline that holds most.
@@ -196,7 +210,7 @@ CutModel cut_model(const RunConfig& config, models::Model& model, const data::Da
     return {std::move(cuts), std::move(costs)};
   const auto& earlier = config.pipeline.measured;
   const bool known = earlier.layers.size() == costs.size() && std::ssize(earlier.slowness) == pipe;
-  costs = known ? earlier.layers : measured_costs(config, model, inputs, info.tokenizer.has_value(), place);
+  costs = known ? earlier.layers : measured_costs(config, model, inputs, ids_of_texts(info), place);
   cuts = parallel::cut_stages(costs, pipe, stages, model.name(),
                               known ? earlier.slowness : std::vector<double>());
   return {std::move(cuts), std::move(costs)};

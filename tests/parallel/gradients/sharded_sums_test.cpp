@@ -131,6 +131,33 @@ TEST(ShardedSumsTest, AParameterThatIsMetAgainHasSeveralGradientsInAMicroBatch) 
   for (const double value : held_of(sums, entry)) EXPECT_EQ(value, 10.0 * ranks);
 }
 
+TEST(ShardedSumsTest, ZerosOfOneUseMayComeBeforeTheLastGradientOfAnother) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  const auto& entry = parameters.entries().front();
+  models::Parameter& weight = *entry.parameter;
+  const int ranks = job.data().size();
+  ShardedSums sums(parameters, job.data(), job.queue(),
+                   {.micro_batches = 3 * ranks, .bucket_bytes = 1, .met_again = {&weight}});
+  for (int step = 0; step < 2; ++step) {
+    const int own = job.rank() % 2 == 0 ? 1 : 3;  // others have two more
+    sums.begin_step(own);
+    // As with interleaved stages: all micro-batches pass the borrower's stage before the owner's.
+    for (const double factor : {1.0, 10.0}) {
+      for (int m = 0; m < 3; ++m) {
+        if (m < own) (weight.value * (factor * (m + 1))).sum().backward();
+        sums.passed(&weight);
+      }
+    }
+    EXPECT_THROW(weight.value.sum().backward(), Error) << "these are all";
+    sums.finish();
+    double expected = 0;
+    for (int rank = 0; rank < ranks; ++rank) expected += rank % 2 == 0 ? 11 : 66;
+    for (const double value : held_of(sums, entry)) EXPECT_EQ(value, expected);
+  }
+}
+
 TEST(ShardedSumsTest, AShareOfAnotherRankCountsOnce) {
   JobOfTest job;
   auto model = small_model();

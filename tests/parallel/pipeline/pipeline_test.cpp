@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <ATen/ATen.h>
+
+#include "models/borrowed_parameter.hpp"
+#include "models/layers/linear.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/gradient_hooks.hpp"
 #include "parallel/job_of_test.hpp"
 #include "parallel/pipeline/simulation.hpp"
 #include "parallel/small_model.hpp"
@@ -120,6 +125,66 @@ TEST(ParametersMetAgainTest, AreTiedOnesWhoseUsesARankWalksOverApart) {
   EXPECT_EQ(met_again({{0, 3}, {3, 6}}, 2, 0), 0U) << "the other use is another rank's";
   EXPECT_EQ(met_again({{0, 2}, {2, 3}, {3, 4}, {4, 6}}, 2, 0), 0U);
   EXPECT_EQ(met_again({{0, 2}, {2, 4}, {4, 6}}, 2, 0), 1U) << "the first and the last stage are one rank's";
+}
+
+/// Uses the weight of a layer before.
+class Borrower final : public models::Layer {
+ public:
+  explicit Borrower(models::Layer& owner) : Layer("borrower"), use_(owner.parameters().at(0)) {}
+  std::vector<models::BorrowedParameter*> borrowed() override { return {&use_}; }
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
+    return {at::linear(inputs.at(0), use_.value())};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return inputs;
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {.flops = 1}; }
+
+ private:
+  models::BorrowedParameter use_;
+};
+
+class Layers final : public models::Model {
+ public:
+  using Model::Model;
+  models::LossSums loss(const models::Tensors&, const at::Tensor&) const override { return {}; }
+};
+
+/// Four linear layers, the second of which two further layers borrow from.
+std::unique_ptr<models::Model> tied_layers() {
+  std::vector<std::unique_ptr<models::Layer>> layers;
+  for (const char* name : {"a", "b", "c", "d"})
+    layers.push_back(std::make_unique<models::Linear>(name, 8, 8));
+  for (int i = 0; i < 2; ++i) layers.push_back(std::make_unique<Borrower>(*layers[1]));
+  return std::make_unique<Layers>("tied", std::move(layers));
+}
+
+TEST(ParametersMetAgainTest, AreCountedAsOftenAsGradientsCome) {
+  const std::vector<std::vector<Range>> all_cuts = {
+      {{0, 6}}, {{0, 2}, {2, 6}}, {{0, 4}, {4, 6}}, {{0, 3}, {3, 5}, {5, 6}}};
+  for (const auto& layers : all_cuts) {
+    for (std::int64_t repeated = 0; repeated <= 6; ++repeated) {
+      const auto model = tied_layers();
+      model->initialise(1);
+      int gradients = 0;
+      auto& weight = model->layers()[1]->parameters().at(0);
+      const GradientHooks hooks({&weight}, [&](std::size_t) { ++gradients; });
+      at::Tensor flowing = at::ones({2, 8});
+      std::vector<SegmentWalk> walks;
+      std::vector<Passed> passed;
+      for (const Range& stage : layers) {
+        walks.emplace_back(*model, stage, repeat_first(stage, repeated));
+        passed.push_back(walks.back().forward({flowing}, {}));
+        flowing = passed.back().outputs().at(0);
+      }
+      models::Tensors back = {at::ones_like(flowing)};
+      for (std::size_t i = walks.size(); i-- > 0;) back = walks[i].backward(passed[i], back);
+      const auto found = parameters_met_again(*model, {.ranks = 1, .layers = layers}, repeated);
+      EXPECT_EQ(std::ssize(found) + 1, gradients)
+          << layers.size() << " stages of one rank, " << repeated << " layers repeated";
+      for (const auto* parameter : found) EXPECT_EQ(parameter, &weight);
+    }
+  }
 }
 
 }  // namespace

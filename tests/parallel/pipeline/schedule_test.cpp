@@ -108,6 +108,14 @@ TEST(SimulationTest, DrawsASchedule) {
             "rank  1 |    F1 B1--- F2 B2--- F3 B3---\n");
 }
 
+TEST(SimulationTest, ARankMayHaveMoreStagesThanThereAreLetters) {
+  const auto text = drawing(make_schedule(Pipelining::interleaved, 1, 60, 1));
+  for (const char* cell : {"| F1a- ", " F1z- ", " F1aa ", " F1bh ", " B1bh-", " B1aa-", " B1z-"})
+    EXPECT_NE(text.find(cell), std::string::npos) << cell;
+  EXPECT_EQ(text.find('{'), std::string::npos);
+  EXPECT_TRUE(std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
+}
+
 TEST(ScheduleTest, UnknownNamesAndImpossibleNumbersAreRefused) {
   EXPECT_EQ(parse_pipelining("1f1b"), Pipelining::one_f_one_b);
   EXPECT_EQ(parse_pipelining("eager-1f1b"), Pipelining::eager);
