@@ -55,7 +55,7 @@ void print_costs(const std::string& name, std::int64_t samples, const models::Mo
   const auto inputs = model->input_shapes(samples, facts.sample_shape);
   const auto flops = flops_of(*model, inputs);
   const auto work = parallel::work_of_layers(*model, inputs, parallel::Computed::by_own_kernels);
-  const auto times = parallel::measure_layers(*model, inputs, facts.vocabulary > 0);
+  const auto times = parallel::measure_layers(*model, inputs, {.vocabulary = facts.vocabulary});
   fmt::print("layer,seconds,flops,work\n");
   for (std::size_t i = 0; i < times.size(); ++i)
     fmt::print("{},{:.6f},{:.0f},{:.0f}\n", model->layers()[i]->name(), times[i], flops[i], work[i]);
