@@ -87,6 +87,10 @@ std::optional<RunFolder::Earlier> earlier_of(const RunFolder& folder, const comm
                             .config_toml = world.broadcast(found.config_toml, 0)};
 }
 
+bool is_refusal(ExitCode code) {
+  return code == ExitCode::usage || code == ExitCode::data || code == ExitCode::checkpoint;
+}
+
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
 ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
                        train::Recovery& recovery, comm::MpiEnvironment& mpi, const comm::Communicator& world,
@@ -110,14 +114,15 @@ ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::Resu
     });
     config.output.overwrite = false;  // from here on it is this run that lies there
   };
+  bool has_opened_files = false;
   bool has_begun = false;
   train::Starting starts{.notice = starting, .before_steps = [&has_begun] { has_begun = true; }};
-  if (replaces) {
-    on_first_rank(world, [&] { folder.check_replaceable(); });
-    starts.before_files = prepare;
-  } else {
-    prepare();
-  }
+  if (replaces) on_first_rank(world, [&] { folder.check_replaceable(); });
+  starts.before_files = [&] {
+    if (replaces) prepare();
+    has_opened_files = true;
+  };
+  if (!replaces) prepare();
   try {
     check_seen_by_all(folder, world);
     const ExitCode code = train::run(config, resume, recovery, mpi, log, starts);
@@ -125,7 +130,10 @@ ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::Resu
       on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
   } catch (const Error& error) {
-    if (earlier && earlier->state && error.code() == ExitCode::usage && !has_begun) {
+    // With its files open a completed run has lost the results of its test: it is no longer what it was.
+    const bool stands = earlier && earlier->state && !has_begun &&
+                        (!has_opened_files || *earlier->state != record::Status::completed);
+    if (stands && is_refusal(error.code())) {
       folder.put_back(*earlier);
     } else if (!recovery.has_left()) {
       mark_failed(config);

@@ -138,8 +138,9 @@ void Checkpoints::tidy_up() {
 void Checkpoints::tell_of_links() {
   const std::string before = std::exchange(untidy_told_, untidy_ ? untidy_->what() : "");
   if (!untidy_ || untidy_told_ == before) return;
-  const auto text = fmt::format("the checkpoint of step {} is whole, but the folder is not in order: {}",
-                                policy_.saved_step(), untidy_told_);
+  const auto text = fmt::format("the checkpoint of step {} is whole, but the folder is not in order: {}{}",
+                                policy_.saved_step(), untidy_told_,
+                                best_is_unlinked_ ? "; until then old ones are kept" : "");
   tell_("checkpoint_links", text);
   log_.warn(text);
 }

@@ -94,6 +94,13 @@ class ResumeAgainTest(unittest.TestCase):
         self.assertEqual((self.state("stands"), (run_folder / "config.toml").read_text()), ("preempted", file))
         self.assertRegex(run(BINARY, 1, "report", "runs/stands", cwd=self.folder).stdout, "preempted")
 
+    def test_a_completed_run_that_has_lost_its_tests_is_not_called_completed(self):
+        self.train("longer", *MLP, "--epochs", 3, "--limit-steps", 30)
+        self.refuse(2, ["has done 30 steps"], "longer", *MLP, "--epochs", 1, "--limit-steps", 0)
+        self.assertEqual(self.state("longer"), "failed")
+        self.train("longer", *MLP, "--epochs", 3, "--limit-steps", 30)  # tests again
+        self.assertEqual(self.state("longer"), "completed")
+
     def test_samples_in_other_files_are_not_called_other_samples(self):
         self.stage("--shards", 2, "--overwrite")
         self.train("shards", *MLP, "--limit-steps", 4)

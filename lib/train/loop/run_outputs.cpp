@@ -186,9 +186,8 @@ void RunOutputs::write(const StepMade& made, const parallel::StepOutcome& outcom
 // after each of them would take as long as a small step.
 void RunOutputs::ledger(const std::string& lines) {
   if (results_ == nullptr) return;
-  const double now_s = steady_s();
-  if (ledger_synced_s_ && now_s - *ledger_synced_s_ < kLedgerSyncS)
-    return record::replace_file(ledger_path(folder_), lines);
+  ledger_waits_ = ledger_synced_s_ && steady_s() - *ledger_synced_s_ < kLedgerSyncS;
+  if (ledger_waits_) return record::replace_file(ledger_path(folder_), lines);
   record::replace_file_durably(ledger_path(folder_), lines);
   ledger_synced_s_ = steady_s();
 }
@@ -201,7 +200,12 @@ std::optional<std::string> ledger_in(const std::string& folder) {
 
 void RunOutputs::privacy(const record::PrivacyRow& row) {
   epsilon_ = row.epsilon;
-  if (results_ != nullptr) results_->privacy(row);
+  if (results_ == nullptr) return;
+  if (std::exchange(ledger_waits_, false)) {
+    record::sync_to_disk(ledger_path(folder_));
+    record::sync_to_disk(folder_);
+  }
+  results_->privacy(row);
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {

@@ -176,6 +176,7 @@ class RunOutputs {
   std::optional<record::StepCurves> curves_;                // in it
   double since_agreed_s_ = 0;                               // that steps took
   std::optional<double> ledger_synced_s_ = {};
+  bool ledger_waits_ = false;          // to be synced
   std::optional<StepMade> late_;       // whose outcome is not known yet
   double epsilon_ = record::kNoValue;  // of the newest row of /privacy
 };

@@ -199,6 +199,10 @@ class ParameterUses::OfOne {
     }
     for (const auto& one : convolutions_)
       norms += at::sqrt(ConvolutionGradients::rounding(one.input, one.gradient, value()));
+    for (const auto& values : reduced_) {
+      const auto squares = squares_by_sample(values);
+      norms += at::sqrt(squares_of_rounding(at::ones_like(squares), squares));
+    }
     return at::square(norms);
   }
 
