@@ -183,7 +183,7 @@ exec "$@"
         # A model that stays is never better than the first: no checkpoint before the end.
         options = NOISY | PRIVATE | {"--dp-noise": 1, "--checkpoint-every": "end", "--server-rate": 1e-30, "--rounds": 6}
         self.train("again", options | {"--limit-steps": 2})
-        faulty = SECURE | {"--dataset": self.folder / "images", "--name": "again", "--inject": "kill:rank=0,phase=evaluation,step=4"} | options
+        faulty = SECURE | {"--dataset": self.folder / "images", "--name": "again", "--inject": "kill:rank=0,phase=evaluation,step=4"} | options | {"--limit-steps": 0}
         run(BINARY, 2, *words_of(faulty), cwd=self.folder, check=False)
         folder = self.train("again", options)
         self.assertEqual(self.privacy(folder)["releases"][-1], 6 + 2)  # 3 and 4

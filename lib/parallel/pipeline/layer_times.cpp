@@ -21,6 +21,29 @@ constexpr int kMicroBatches = 4;
 // An id that is a word in a vocabulary with special ids: behind those.
 constexpr std::int64_t kWord = 4;
 
+/// While it lives, parameters without memory have the run's type: a layer without parameters asks those of
+/// the others what to compute in.
+class Typed {
+ public:
+  Typed(models::Model& model, at::ScalarType type) {
+    for (const auto& layer : model.layers()) {
+      for (auto& parameter : layer->parameters()) {
+        if (!parameter.value.is_meta()) continue;
+        parameters_.emplace_back(&parameter, parameter.value);
+        parameter.value = at::empty_like(parameter.value, parameter.value.options().dtype(type));
+      }
+    }
+  }
+  ~Typed() {
+    for (const auto& [parameter, value] : parameters_) parameter->value = value;
+  }
+  Typed(const Typed&) = delete;
+  Typed& operator=(const Typed&) = delete;
+
+ private:
+  std::vector<std::pair<models::Parameter*, at::Tensor>> parameters_;  // and the value to give back
+};
+
 /// Gives a layer memory for its parameters, with their first values, and buffers of its own while it lives:
 /// in the type and on the device of a run.
 class Lent {
@@ -95,6 +118,7 @@ std::vector<double> measure_layers(models::Model& model, const std::vector<model
                           ? at::full(shape, id, at::TensorOptions().dtype(at::kInt).device(run.device))
                           : at::rand(shape, at::TensorOptions().dtype(run.type)).to(run.device));
   }
+  const Typed typed(model, run.type);
   std::vector<double> times;
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const Lent lent(*model.layers()[layer], run);

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,12 @@ class Witness final : public models::Layer {
     seen = context;
     type = parameters_[0].value.scalar_type();
     memory_of_all = 0;
+    types_of_all.clear();
     for (const auto* layer : *all) {
-      for (const auto& parameter : layer->parameters()) memory_of_all += parameter.value.is_meta() ? 0 : 1;
+      for (const auto& parameter : layer->parameters()) {
+        memory_of_all += parameter.value.is_meta() ? 0 : 1;
+        types_of_all.insert(parameter.value.scalar_type());
+      }
     }
     buffers_[0].step_sum.add_(1);
     buffers_[0].step_weight += 1;
@@ -46,6 +51,7 @@ class Witness final : public models::Layer {
   models::Context seen;
   at::ScalarType type = at::kFloat;
   int memory_of_all = 0;
+  std::set<at::ScalarType> types_of_all;
   const std::vector<const models::Layer*>* all = nullptr;
 
  private:
@@ -83,12 +89,14 @@ TEST(LayerTimesTest, ARunsLayersAreTimedAsItComputesAndOneHasMemoryAtATime) {
   for (const Witness* witness : witnesses) {
     SCOPED_TRACE(witness->name());
     EXPECT_EQ(witness->type, at::kDouble);
+    EXPECT_EQ(witness->types_of_all, std::set{at::kDouble}) << "which layers without parameters ask for";
     EXPECT_EQ(witness->seen.half, at::kBFloat16);
     EXPECT_EQ(witness->seen.kernels, models::Kernels::libtorch);
     EXPECT_EQ(witness->seen.seed, 9U);
     EXPECT_TRUE(witness->seen.as_sent);
     EXPECT_EQ(witness->memory_of_all, witness == witnesses.front() ? 1 : 2) << "its own, and a borrowed one";
     EXPECT_TRUE(witness->parameters().at(0).value.is_meta()) << "as before";
+    EXPECT_EQ(witness->parameters().at(0).value.scalar_type(), at::kFloat) << "as before";
     EXPECT_EQ(witness->parameters().at(0).place, nullptr);
     const auto& buffer = witness->buffers().at(0);
     EXPECT_EQ(buffer.value.scalar_type(), at::kFloat);
