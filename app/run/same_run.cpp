@@ -87,7 +87,7 @@ bool keeps_by_client(const train::RunConfig& config, const std::string& optimize
   return has_ledgers || (optimizer_state != "reset" && train::clients_keep_states(config));
 }
 
-bool may_differ(const Option& option, bool reproducible) {
+bool may_differ(const Option& option, const train::RunConfig& config) {
   static const std::set<std::string> kFree = {"epochs",
                                               "rounds",
                                               "round-deadline",
@@ -122,8 +122,12 @@ bool may_differ(const Option& option, bool reproducible) {
                                               "offload"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
-  return option.group == kOutputs || kFree.contains(option.name) ||
-         (!reproducible && kFreeUnlessReproducible.contains(option.name));
+  if (option.group == kOutputs || kFree.contains(option.name)) return true;
+  if (config.reproducible) return false;
+  // An earlier version took --reproducible for noise of the system's randomness, which repeats nothing.
+  const bool was_vain =
+      option.name == "reproducible" && config.strategy == "fedavg" && config.strategy_options.dp_clip > 0;
+  return was_vain || kFreeUnlessReproducible.contains(option.name);
 }
 
 std::map<std::string, std::string> values_of(const std::string& toml, const std::string& origin) {
@@ -209,10 +213,7 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     // Which weights the run was begun with no longer matters: the folder that named them may have moved.
     if (option.name == "init-from" && before != "nothing" && after != "nothing") continue;
     if (option.name == "strategy" && parallel::makes_same_steps(before, after)) continue;
-    // Of a version that took it for noise of the system's randomness, which repeats nothing.
-    const bool was_vain = option.name == "reproducible" && !config.reproducible &&
-                          config.strategy == "fedavg" && config.strategy_options.dp_clip > 0;
-    if (before != after && !was_vain && !may_differ(option, config.reproducible)) {
+    if (before != after && !may_differ(option, config)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
     }
   }

@@ -16,20 +16,22 @@ MLP = ["--model", "mlp", "--global-batch", 20, "--threads", 1]
 
 
 class ResumeAgainTest(unittest.TestCase):
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = Path(scratch.name)
-        self.stage()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = Path(scratch.name)
+        cls.stage("small")
 
-    def stage(self, *options):
-        run(BINARY, 1, "stage", "small", "--format", "synthetic", "--samples", 400, *options, cwd=self.folder)
+    @classmethod
+    def stage(cls, dataset, *options):
+        run(BINARY, 1, "stage", dataset, "--format", "synthetic", "--samples", 400, *options, cwd=cls.folder)
 
-    def train(self, name, *options):
-        return run(BINARY, 1, *options, "--dataset", "small", "--name", name, cwd=self.folder)
+    def train(self, name, *options, dataset="small"):
+        return run(BINARY, 1, *options, "--dataset", dataset, "--name", name, cwd=self.folder)
 
-    def refuse(self, code, words, name, *options):
-        refused(BINARY, 1, code, words, *options, "--dataset", "small", "--name", name, cwd=self.folder)
+    def refuse(self, code, words, name, *options, dataset="small"):
+        refused(BINARY, 1, code, words, *options, "--dataset", dataset, "--name", name, cwd=self.folder)
 
     def state(self, name):
         return (self.folder / "runs" / name / "state").read_text().strip()
@@ -102,12 +104,12 @@ class ResumeAgainTest(unittest.TestCase):
         self.assertEqual(self.state("longer"), "completed")
 
     def test_samples_in_other_files_are_not_called_other_samples(self):
-        self.stage("--shards", 2, "--overwrite")
-        self.train("shards", *MLP, "--limit-steps", 4)
-        self.stage("--shards", 4, "--overwrite")
-        self.refuse(3, ["was staged anew", "or into other files", "--shards"], "shards", *MLP, "--limit-steps", 8)
-        self.stage("--shards", 2, "--overwrite")
-        self.train("shards", *MLP, "--limit-steps", 8)
+        self.stage("split", "--shards", 2)
+        self.train("shards", *MLP, "--limit-steps", 4, dataset="split")
+        self.stage("split", "--shards", 4, "--overwrite")
+        self.refuse(3, ["was staged anew", "or into other files", "--shards"], "shards", *MLP, "--limit-steps", 8, dataset="split")
+        self.stage("split", "--shards", 2, "--overwrite")
+        self.train("shards", *MLP, "--limit-steps", 8, dataset="split")
 
     def test_a_checkpoint_that_is_whole_is_not_called_missing_for_want_of_a_link(self):
         for link in ("last", "best"):

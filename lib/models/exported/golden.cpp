@@ -15,6 +15,7 @@
 #include "core/nesting.hpp"
 #include "core/printable.hpp"
 #include "core/whole_number.hpp"
+#include "models/exported/program_layer.hpp"
 #include "models/exported/program_layers.hpp"
 #include "models/model.hpp"
 
@@ -141,9 +142,9 @@ std::string replay(const std::shared_ptr<const PlannedProgram>& planned, const J
     loss = mean_loss(golden.at("loss").get<std::string>(), flowing.at(0), wanted);
     torch::autograd::backward({loss}, {});
   } catch (const c10::Error& error) {
-    const std::string_view text = error.what_without_backtrace();
-    if (text.find("allocate memory") != std::string_view::npos) throw;
-    throw Error(fmt::format("does not get through its golden batch ({})", printable(text, 200)),
+    if (is_of_the_machine(error)) throw;
+    throw Error(fmt::format("does not get through its golden batch ({})",
+                            printable(error.what_without_backtrace(), 200)),
                 {.advice = "run forward and backward of the module in PyTorch; if it trains there, report "
                            "this; --golden off leaves the check out",
                  .code = ExitCode::usage});

@@ -24,15 +24,6 @@ namespace {
 
 constexpr std::int64_t kPadding = 0;  // a text's id behind its last word: data/text
 
-/// Memory that is not there, or a device that fails: no fault of the program.
-bool is_of_the_machine(const c10::Error& error) {
-  constexpr std::array<std::string_view, 4> kTexts = {"allocate memory", "CUDA error", "cuDNN error",
-                                                      "unable to find an engine"};
-  const std::string_view text = error.what_without_backtrace();
-  const auto says = [text](std::string_view words) { return text.find(words) != std::string_view::npos; };
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || std::ranges::any_of(kTexts, says);
-}
-
 /// As stage_messages of pipelines: dense memory in any order of dims travels as it is, and the gradient lies
 /// as the tensor does.
 at::Tensor as_sent(const at::Tensor& given) {
@@ -85,6 +76,14 @@ class ThenRelu final : public Operation {
 };
 
 }  // namespace
+
+bool is_of_the_machine(const c10::Error& error) {
+  constexpr std::array<std::string_view, 4> kTexts = {"allocate memory", "CUDA error", "cuDNN error",
+                                                      "unable to find an engine"};
+  const std::string_view text = error.what_without_backtrace();
+  const auto says = [text](std::string_view words) { return text.find(words) != std::string_view::npos; };
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || std::ranges::any_of(kTexts, says);
+}
 
 std::size_t ProgramLayer::place_of(ValueId value) {
   return places_.emplace(planned_->plan.same[value], places_.size()).first->second;

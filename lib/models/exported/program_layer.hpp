@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -142,5 +144,8 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   std::vector<ValueId> entered_;         // whose gradients the ranks of that axis add up
   std::vector<ValueId> left_;            // whose values they do
 };
+
+/// Whether there was no memory, or a device failed: no fault of the program.
+bool is_of_the_machine(const c10::Error& error);
 
 }  // namespace dtrain::models::exported

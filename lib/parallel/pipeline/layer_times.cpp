@@ -21,28 +21,32 @@ constexpr int kMicroBatches = 4;
 // An id that is a word in a vocabulary with special ids: behind those.
 constexpr std::int64_t kWord = 4;
 
-/// While it lives, parameters without memory have the run's type: a layer without parameters asks those of
-/// the others what to compute in.
-class Typed {
+/// Other values of parameters, which have their own again when it ends.
+class OtherValues {
  public:
-  Typed(models::Model& model, at::ScalarType type) {
-    for (const auto& layer : model.layers()) {
-      for (auto& parameter : layer->parameters()) {
-        if (!parameter.value.is_meta()) continue;
-        parameters_.emplace_back(&parameter, parameter.value);
-        parameter.value = at::empty_like(parameter.value, parameter.value.options().dtype(type));
-      }
-    }
+  OtherValues() = default;
+  ~OtherValues() {
+    for (const auto& [parameter, own] : parameters_) parameter->value = own;
   }
-  ~Typed() {
-    for (const auto& [parameter, value] : parameters_) parameter->value = value;
+  OtherValues(const OtherValues&) = delete;
+  OtherValues& operator=(const OtherValues&) = delete;
+
+  void set(models::Parameter& parameter, at::Tensor value) {
+    parameters_.emplace_back(&parameter, std::exchange(parameter.value, std::move(value)));
   }
-  Typed(const Typed&) = delete;
-  Typed& operator=(const Typed&) = delete;
 
  private:
-  std::vector<std::pair<models::Parameter*, at::Tensor>> parameters_;  // and the value to give back
+  std::vector<std::pair<models::Parameter*, at::Tensor>> parameters_;  // and its own value
 };
+
+/// Parameters without memory get the run's type: a layer without parameters asks those of the others what to
+/// compute in.
+void give_type(models::Model& model, at::ScalarType type, OtherValues& values) {
+  for (auto* parameter : model.parameters()) {
+    const at::Tensor& own = parameter->value;
+    if (own.is_meta()) values.set(*parameter, at::empty_like(own, own.options().dtype(type)));
+  }
+}
 
 /// Gives a layer memory for its parameters, with their first values, and buffers of its own while it lives:
 /// in the type and on the device of a run.
@@ -50,15 +54,8 @@ class Lent {
  public:
   Lent(models::Layer& layer, const TimedRun& run) : layer_(layer), buffers_(layer.buffers()) {
     const at::NoGradGuard no_grad;
-    for (auto& parameter : layer.parameters()) parameters_.emplace_back(&parameter, parameter.value);
-    for (const auto* use : layer.borrowed())
-      parameters_.emplace_back(&use->parameter(), use->parameter().value);
-    for (const auto& [parameter, value] : parameters_) {
-      // Strides stay: channels-last weights are channels-last on each device.
-      auto lent = at::empty_like(value, value.options().dtype(run.type).device(run.device));
-      lent.copy_(models::first_values(*parameter, run.seed));
-      parameter->value = lent.set_requires_grad(!parameter->frozen);
-    }
+    for (auto& parameter : layer.parameters()) lend(parameter, run);
+    for (const auto* use : layer.borrowed()) lend(use->parameter(), run);
     for (auto& buffer : layer.buffers()) {
       const auto type = buffer.value.scalar_type();
       const bool exact = buffer.update == models::Buffer::Update::constant && type == at::kDouble;
@@ -67,17 +64,21 @@ class Lent {
       if (buffer.step_sum.defined()) buffer.step_sum = at::zeros_like(buffer.step_sum).to(run.device);
     }
   }
-  ~Lent() {
-    for (const auto& [parameter, value] : parameters_) parameter->value = value;
-    layer_.buffers() = buffers_;
-  }
+  ~Lent() { layer_.buffers() = buffers_; }
   Lent(const Lent&) = delete;
   Lent& operator=(const Lent&) = delete;
 
  private:
+  void lend(models::Parameter& parameter, const TimedRun& run) {
+    // Strides stay: channels-last weights are channels-last on each device.
+    auto lent = at::empty_like(parameter.value, parameter.value.options().dtype(run.type).device(run.device));
+    lent.copy_(models::first_values(parameter, run.seed));
+    values_.set(parameter, lent.set_requires_grad(!parameter.frozen));
+  }
+
   models::Layer& layer_;
-  std::vector<std::pair<models::Parameter*, at::Tensor>> parameters_;  // and the value to give back
-  std::vector<models::Buffer> buffers_;                                // to give back
+  OtherValues values_;
+  std::vector<models::Buffer> buffers_;  // to give back
 };
 
 /// Once the device has done what it was given.
@@ -118,7 +119,8 @@ std::vector<double> measure_layers(models::Model& model, const std::vector<model
                           ? at::full(shape, id, at::TensorOptions().dtype(at::kInt).device(run.device))
                           : at::rand(shape, at::TensorOptions().dtype(run.type)).to(run.device));
   }
-  const Typed typed(model, run.type);
+  OtherValues typed;
+  give_type(model, run.type, typed);
   std::vector<double> times;
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const Lent lent(*model.layers()[layer], run);

@@ -105,10 +105,11 @@ class RunOutputs {
   enum class Line { printed, none };
   void validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line);
 
-  /// Before an epoch's row: what has been released up to here.
+  /// Before an epoch's row: what has been released up to here. The ledger is on the disk afterwards.
   void privacy(const record::PrivacyRow& row);
 
-  /// After each private step, and before anything else of it is written: all that was released.
+  /// After each private step, and before anything else of it is written: all that was released. The file
+  /// is there when it returns, and synced to the disk once a second.
   void ledger(const std::string& lines);
 
   /// The rows of /client_privacy, at the end.

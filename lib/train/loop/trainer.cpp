@@ -148,10 +148,8 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
     --epoch_;
   }
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
-  if (const auto stretch =
-          stretched_schedule(schedule_, config_.update.recipe_warmup_steps, start, total_steps_);
-      !stretch.empty())
-    outputs_.event("schedule", stretch);
+  stretch_ = stretched_schedule(schedule_, config_.update.recipe_warmup_steps, start, total_steps_);
+  if (!stretch_.empty()) outputs_.event("schedule", stretch_);
   for (const auto& sentence : anew_) outputs_.event("starts_anew", sentence);
   if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
   outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
@@ -162,9 +160,7 @@ void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
   for (const auto& sentence : anew_) log_.info("resumed    " + sentence);
-  const auto start = standing(resume, pieces_, config_.output.optimizer_state);
-  const auto stretch = stretched_schedule(schedule_, config_.update.recipe_warmup_steps, start, total_steps_);
-  if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
+  if (!stretch_.empty() && job_.rank() == 0) log_.warn(stretch_);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
 }
 

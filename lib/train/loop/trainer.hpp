@@ -146,6 +146,7 @@ class Trainer {
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have
   std::set<std::string> anew_;       // what the checkpoint that was resumed lacks
+  std::string stretch_;              // what became of its learning rate, where that changes
   h5::Library& library_;
 };
 

@@ -161,7 +161,7 @@ std::vector<double> measured_costs(const RunConfig& config, models::Model& model
   return costs;
 }
 
-/// How many words all texts of a sample's have in common: ids below it mean something in each; 0: no text.
+/// Ids below it are words in each text of a sample; 0: there is no text.
 std::int64_t ids_of_texts(const data::DatasetInfo& info) {
   if (!info.tokenizer) return 0;
   const auto words = std::ssize(info.tokenizer->vocabulary);

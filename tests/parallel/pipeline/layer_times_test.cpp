@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "models/borrowed_parameter.hpp"
+#include "parallel/pipeline/plain_layers.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -58,12 +59,6 @@ class Witness final : public models::Layer {
   std::optional<models::BorrowedParameter> use_;
 };
 
-class Layers final : public models::Model {
- public:
-  using Model::Model;
-  models::LossSums loss(const models::Tensors&, const at::Tensor&) const override { return {}; }
-};
-
 TEST(LayerTimesTest, ARunsLayersAreTimedAsItComputesAndOneHasMemoryAtATime) {
   std::vector<std::unique_ptr<models::Layer>> made;
   std::vector<Witness*> witnesses;
@@ -75,7 +70,7 @@ TEST(LayerTimesTest, ARunsLayersAreTimedAsItComputesAndOneHasMemoryAtATime) {
     all.push_back(witness.get());
     made.push_back(std::move(witness));
   }
-  Layers model("witnesses", std::move(made));
+  PlainLayers model("witnesses", std::move(made));
   for (auto* parameter : model.parameters())
     parameter->value = at::empty_like(parameter->value, at::TensorOptions().device(at::kMeta));
   const auto times = measure_layers(model, {{2, 4}},

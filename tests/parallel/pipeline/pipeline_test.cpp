@@ -4,11 +4,11 @@
 
 #include <ATen/ATen.h>
 
-#include "models/borrowed_parameter.hpp"
 #include "models/layers/linear.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_hooks.hpp"
 #include "parallel/job_of_test.hpp"
+#include "parallel/pipeline/plain_layers.hpp"
 #include "parallel/pipeline/simulation.hpp"
 #include "parallel/small_model.hpp"
 
@@ -127,36 +127,13 @@ TEST(ParametersMetAgainTest, AreTiedOnesWhoseUsesARankWalksOverApart) {
   EXPECT_EQ(met_again({{0, 2}, {2, 4}, {4, 6}}, 2, 0), 1U) << "the first and the last stage are one rank's";
 }
 
-/// Uses the weight of a layer before.
-class Borrower final : public models::Layer {
- public:
-  explicit Borrower(models::Layer& owner) : Layer("borrower"), use_(owner.parameters().at(0)) {}
-  std::vector<models::BorrowedParameter*> borrowed() override { return {&use_}; }
-  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
-    return {at::linear(inputs.at(0), use_.value())};
-  }
-  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
-    return inputs;
-  }
-  models::Cost cost(const std::vector<models::Shape>&) const override { return {.flops = 1}; }
-
- private:
-  models::BorrowedParameter use_;
-};
-
-class Layers final : public models::Model {
- public:
-  using Model::Model;
-  models::LossSums loss(const models::Tensors&, const at::Tensor&) const override { return {}; }
-};
-
 /// Four linear layers, the second of which two further layers borrow from.
 std::unique_ptr<models::Model> tied_layers() {
   std::vector<std::unique_ptr<models::Layer>> layers;
   for (const char* name : {"a", "b", "c", "d"})
     layers.push_back(std::make_unique<models::Linear>(name, 8, 8));
   for (int i = 0; i < 2; ++i) layers.push_back(std::make_unique<Borrower>(*layers[1]));
-  return std::make_unique<Layers>("tied", std::move(layers));
+  return std::make_unique<PlainLayers>("tied", std::move(layers));
 }
 
 TEST(ParametersMetAgainTest, AreCountedAsOftenAsGradientsCome) {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "models/borrowed_parameter.hpp"
 #include "models/layers/linear.hpp"
 #include "models/model.hpp"
+#include "parallel/pipeline/plain_layers.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -143,33 +143,12 @@ TEST(CutWithinLayersTest, AStageEndsWithinALayerThatIsLargerThanAStage) {
   }
 }
 
-/// Uses the weight of a layer before.
-class Borrower final : public models::Layer {
- public:
-  explicit Borrower(models::Layer& owner) : Layer("borrower"), use_(owner.parameters().at(0)) {}
-  std::vector<models::BorrowedParameter*> borrowed() override { return {&use_}; }
-  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override { return inputs; }
-  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
-    return inputs;
-  }
-  models::Cost cost(const std::vector<models::Shape>&) const override { return {.flops = 1}; }
-
- private:
-  models::BorrowedParameter use_;
-};
-
-class Layers final : public models::Model {
- public:
-  using Model::Model;
-  models::LossSums loss(const models::Tensors&, const at::Tensor&) const override { return {}; }
-};
-
 /// Three linear layers of 64, and what borrows the second one's weight.
 std::unique_ptr<models::Model> linear_layers(bool borrows) {
   std::vector<std::unique_ptr<models::Layer>> layers;
   for (const char* name : {"a", "b", "c"}) layers.push_back(std::make_unique<models::Linear>(name, 64, 64));
   if (borrows) layers.push_back(std::make_unique<Borrower>(*layers[1]));
-  return std::make_unique<Layers>("linear", std::move(layers));
+  return std::make_unique<PlainLayers>("linear", std::move(layers));
 }
 
 TEST(CutWithinLayersTest, ALayerStaysWholeWhoseOutputsLieElsewhereOrWhoseWeightIsBorrowed) {
