@@ -33,8 +33,6 @@ class Server {
   Phase phase() const { return phase_; }
   /// The clients that this phase waits for: those that took part in the phase before.
   const std::vector<int>& expected() const { return expected_; }
-  /// Those of them whose messages have come.
-  const std::vector<int>& arrived() const { return arrived_; }
 
   /// A message of this phase from `client`, as the connection says. Throws Error, and is as before, for one
   /// that is none or comes twice: the client may be left out.

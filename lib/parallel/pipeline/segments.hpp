@@ -58,8 +58,6 @@ class SegmentWalk {
   void idle_forward() const;
   void idle_back() const;
 
-  std::size_t segment_count() const { return begins_.size(); }
-
  private:
   std::size_t end_of(std::size_t segment) const;
   models::Tensors run(std::size_t segment, models::Tensors flowing, const models::Context& context) const;

@@ -20,6 +20,7 @@
 #include "parallel/strategy/registry.hpp"
 #include "train/config/federated_setting.hpp"
 #include "train/config/limits.hpp"
+#include "train/config/precision.hpp"
 #include "train/config/strategy_setting.hpp"
 #include "train/recovery/recovery_options.hpp"
 
@@ -134,6 +135,11 @@ void validate_pipeline(const RunConfig& config) {
   require_option(pipeline.recompute != "auto" || limit > 0,
                  "auto recomputes as much as a limit asks for, and there is none", "--recompute auto",
                  "add --memory-limit, or use none or full");
+  require_option(
+      pipeline.recompute != "auto" || !config.reproducible || kernels_of(config) != models::Kernels::fused ||
+          !half_type(config),
+      "how many layers are run again depends on the mesh, and one that is fused rounds otherwise then",
+      "--recompute auto", "use none or full with --reproducible, or --kernels own");
   require_option(pipeline.schedule == "interleaved" || !config.given.contains("virtual-stages"),
                  fmt::format("the schedule {} has one stage per rank", pipeline.schedule), "--virtual-stages",
                  "use it with --pipeline interleaved");

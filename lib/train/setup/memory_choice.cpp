@@ -98,7 +98,8 @@ OpenOptions open_options(const RunConfig& config, bool micro_batches) {
   const bool steps_alike = parallel::makes_same_steps(config.strategy, parallel::strategies().front().name);
   return {.strategy = steps_alike && !config.given.contains("strategy"),
           .recompute = !config.given.contains("recompute"),
-          .micro_batches = micro_batches && !is_federated(config) && !config.given.contains("micro-batches")};
+          .micro_batches = micro_batches && !is_federated(config) && !config.reproducible &&
+                           !config.given.contains("micro-batches")};
 }
 
 MemoryChoice choose_within_limit(const RunConfig& config, const OpenOptions& open,
@@ -142,8 +143,10 @@ MemoryChoice choose_within_limit(const RunConfig& config, const OpenOptions& ope
           "rank by estimate",
           as_options(*nearest), least),
       "--memory-limit " + config.pipeline.memory_limit,
-      fmt::format("allow {:.0f}MiB, or use more ranks, or more stages with --mesh pipe=P",
-                  std::ceil((1 + plan::kEstimateError) * least / kMebibyte)));
+      fmt::format(
+          "allow {:.0f}MiB, or use more ranks, or more stages with --mesh pipe=P{}",
+          std::ceil((1 + plan::kEstimateError) * least / kMebibyte),
+          config.reproducible ? ", or more --micro-batches, which --reproducible leaves to you" : ""));
 }
 
 }  // namespace dtrain::train

@@ -17,7 +17,8 @@ struct MemoryChoice {
 };
 
 /// Which of the options that it chooses are open: all but those that the user gave. `micro_batches`: whether
-/// their number may still be chosen; that of a run which goes on is kept.
+/// their number may still be chosen; that of a run which goes on is kept. With `--reproducible` it is not
+/// chosen: results depend on it, and what fits depends on the mesh.
 struct OpenOptions {
   bool strategy = false;
   bool recompute = false;

@@ -17,6 +17,11 @@ using testing::StartsWith;
 
 constexpr double kParameters = 6'062'090;  // of a wide mlp
 
+RunConfig resolved(RunConfig config) {
+  config.resolve(4);
+  return config;
+}
+
 /// Adam on four ranks, each alone on its node unless `ranks_per_node` says otherwise.
 class MemoryChoiceTest : public testing::Test {
  protected:
@@ -111,6 +116,23 @@ TEST_F(MemoryChoiceTest, ARunThatGoesOnKeepsItsMicroBatches) {
   EXPECT_TRUE(open_options(config_, false).strategy);
   config_.pipeline.memory_limit = "none";
   EXPECT_FALSE(open_options(config_, true).any());
+}
+
+TEST_F(MemoryChoiceTest, BitsThatAreToBeTheSameOnAnyMeshDoNotDependOnWhatFits) {
+  config_.pipeline.memory_limit = "1GiB";
+  config_.reproducible = true;
+  EXPECT_FALSE(open_options(config_, true).micro_batches);
+  EXPECT_TRUE(open_options(config_, true).recompute);
+  config_.kernels = "fused";
+  config_.precision = "bf16";
+  for (const char* recompute : {"none", "full"}) {
+    config_.pipeline.recompute = recompute;
+    EXPECT_NO_THROW(resolved(config_).validate()) << recompute;
+  }
+  config_.pipeline.recompute = "auto";
+  EXPECT_THROW(resolved(config_).validate(), Error);
+  config_.kernels = "own";
+  EXPECT_NO_THROW(resolved(config_).validate());
 }
 
 TEST_F(MemoryChoiceTest, AStrategyThatMakesOtherStepsIsNoneOfThese) {
