@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "commands.hpp"
 #include "core/counted.hpp"
@@ -29,6 +30,22 @@ struct PrivacyWords {
 
 void refuse_if(bool bad, const std::string& problem, const std::string& option, const std::string& advice) {
   if (bad) throw usage_error(problem, option, advice);
+}
+
+/// What `part` gives. Its errors name options as a training has them, such as --dp-delta: here as this
+/// command.
+template <typename Part>
+auto in_own_words(Part part) {
+  try {
+    return part();
+  } catch (const Error& error) {
+    constexpr std::string_view kOfTraining = "--dp-";
+    std::string subject = error.subject();
+    if (subject.starts_with(kOfTraining)) subject.replace(0, kOfTraining.size(), "--");
+    if (subject == "--target-epsilon") subject = "--epsilon";
+    if (subject == "the sampling rate") subject = "--sample-rate";
+    throw Error(error.problem(), {.subject = subject, .advice = error.advice(), .code = error.code()});
+  }
 }
 
 /// Without its noise.
@@ -130,12 +147,19 @@ Task privacy_command(const Words& words, const Environment&) {
       "more or less makes a neighbour.");
   bind(given, parser);
   if (const auto help = parse(parser, words)) return print_task(*help);
-  refuse_if((given.epsilon != 0) == (given.noise >= 0), "one of them is asked for, the other one given",
+  const bool has_noise = parser.count("--noise") > 0;
+  refuse_if((parser.count("--epsilon") > 0) == has_noise, "one of them is asked for, the other one given",
             "--epsilon and --noise", "give either");
-  privacy::require_delta(given.delta);
-  privacy::parse_accounting(given.accountant);
-  const auto mechanism = mechanism_of(given);
-  return {.alone = [given, mechanism] { return tell(given, mechanism); }, .together = {}};
+  refuse_if(has_noise && !(std::isfinite(given.noise) && given.noise >= 0),
+            fmt::format("{} is no multiple of the clip norm", given.noise), "--noise",
+            "give a positive number, such as 1.1");
+  const auto mechanism = in_own_words([&given] {
+    privacy::require_delta(given.delta);
+    privacy::parse_accounting(given.accountant);
+    return mechanism_of(given);
+  });
+  return {.alone = [given, mechanism] { return in_own_words([&] { return tell(given, mechanism); }); },
+          .together = {}};
 }
 
 }  // namespace dtrain::app

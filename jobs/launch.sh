@@ -14,7 +14,7 @@
 
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
   sed -n '2,/^[^#]/{/^##*SBATCH/d;s/^# \{0,1\}//p}' "$0"
-  echo 'From the environment, beside NAME, the name of the run (not of scaling.sh and doctor.sh):'
+  echo 'From the environment, beside NAME, the name of the run (not of scaling.sh, array_study.sh and doctor.sh):'
   sed -n '2,/^[^#]/s/^#   /  /p' "${top:?the checkout}/jobs/launch.sh"
   exit
 fi

@@ -20,13 +20,17 @@ top=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." 2>/dev/null && pwd) ||
 
 python3 -c 'import h5py, matplotlib, nbconvert' 2>/dev/null ||
   fail "the page needs h5py, matplotlib and nbconvert; run jobs/setup.sh --with-tools"
-check_node_local
 all_nodes=$nodes
 counts=${NODE_COUNTS:-$(for ((n = 1; n <= all_nodes; n *= 2)); do echo "$n"; done)}
+for count in $counts; do
+  check_number NODE_COUNTS "$count" 1
+  ((10#$count <= all_nodes)) || fail "NODE_COUNTS=$count: the job has $(counted "$all_nodes" node); give sbatch --nodes=$count, or leave it out"
+done
+check_node_local
 output=$output/scaling-${SLURM_JOB_ID:-$(date +%F-%H%M%S)}
 [[ -z ${RESULTS:-} ]] || RESULTS=$RESULTS/${output##*/}
 for nodes in $counts; do
-  ((nodes <= all_nodes)) || fail "NODE_COUNTS: the job has $all_nodes nodes, not $nodes"
+  nodes=$((10#$nodes))
   [[ $(cat "$output/nodes-$nodes/state" 2>/dev/null) != completed ]] || continue
   train "nodes-$nodes" --config "${CONFIG:-$top/jobs/configs/vgg11_cifar10.toml}" --dataset "${DATASET:-cifar10}" \
     --data-root "${DATA_ROOT:-$top/data/staged}" --mesh "data=$((nodes * ranks_per_node))" --staging "local=$node_local" "$@"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "help/help_forms.hpp"
@@ -53,7 +54,11 @@ std::optional<std::string> parse(Parser& parser, const Words& words) {
     return parser.help();
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string text = error.what();
-    throw usage_error("has no value", text.substr(0, text.find(':')), see_help(parser));
+    const std::string name = text.substr(0, text.find(':'));
+    const CLI::Option* option = parser.get_option_no_throw(name);
+    const auto times = option == nullptr ? 0 : std::ssize(option->results());
+    if (times > 1) throw usage_error(fmt::format("is given {} times", times), name, "give it once");
+    throw usage_error("has no value", name, see_help(parser));
   } catch (const CLI::RequiredError& error) {
     throw usage_error(error.what(), parser.get_name(), see_help(parser));
   } catch (const CLI::ParseError& error) {

@@ -50,18 +50,22 @@ void print_curves(const std::vector<ReportedRun>& runs, std::ostream& out) {
   const std::string column = common_curve(runs);
   const std::size_t shown = std::min(runs.size(), kColumnsOfCurves);
   std::vector<TextTable::Heading> headings = {{"epoch"}};
-  std::size_t epochs = 0;
+  // By number: a run that was begun from another run's checkpoint has no row of the epochs before.
+  std::map<double, std::vector<std::string>> rows;
   for (std::size_t i = 0; i < shown; ++i) {
     headings.push_back({clipped(runs[i].summary.name, 13)});
-    epochs = std::max(epochs, runs[i].record.epochs.rows);
+    const Table& epochs = runs[i].record.epochs;
+    for (std::size_t row = 0; row < epochs.rows; ++row) {
+      const double epoch = epochs.value("epoch", row);
+      if (std::isnan(epoch)) continue;
+      auto& cells = rows[epoch];
+      cells.resize(shown);
+      if (epochs.has(column)) cells[i] = fixed_text(epochs.column(column)[row], 4);
+    }
   }
   TextTable table(std::move(headings));
-  for (std::size_t epoch = 0; epoch < epochs; ++epoch) {
-    std::vector<std::string> cells = {std::to_string(epoch + 1)};
-    for (std::size_t i = 0; i < shown; ++i) {
-      const Table& rows = runs[i].record.epochs;
-      cells.push_back(epoch < rows.rows && rows.has(column) ? fixed_text(rows.column(column)[epoch], 4) : "");
-    }
+  for (auto& [epoch, cells] : rows) {
+    cells.insert(cells.begin(), grouped_text(epoch));
     table.row(std::move(cells));
   }
   std::string title = column;

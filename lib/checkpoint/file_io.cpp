@@ -21,7 +21,7 @@ namespace {
   const bool full = code == ENOSPC || code == EDQUOT;
   throw checkpoint_error(
       problem, path.string(),
-      full ? "free some space or name another --output" : "check the path and its permissions");
+      full ? "free some space, or write to another place" : "check the path and its permissions");
 }
 
 int flags_of(RawFile::Access access) {

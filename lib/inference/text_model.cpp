@@ -15,7 +15,7 @@
 namespace dtrain::inference {
 namespace {
 
-constexpr std::int64_t kLongestTranslation = 100;  // words
+constexpr std::int64_t kLongestTranslation = 100;  // words, unless the training had longer sentences
 constexpr std::size_t kSentences = 64;             // translated together
 
 train::Workload open_workload(const train::RunConfig& config, train::Job& job, h5::Library& library) {
@@ -110,6 +110,10 @@ void TextModel::generate(const std::string& prompt, int tokens, const SamplingCo
   require(ids.size() <= block,
           fmt::format("has {} tokens, but the model looks back on {}", ids.size(), block),
           {.subject = "--prompt", .advice = "shorten it", .code = ExitCode::usage});
+  // A block of the training may be shorter: nothing has trained the positions behind it. A long prompt needs
+  // them.
+  const auto trained = std::min(block, static_cast<std::size_t>(workload_.dataset.info().shape.at(0)));
+  const std::size_t window = std::max(trained, ids.size());
   write(prompt);
   std::size_t written = source_->decode(ids).size();
   models::GptCache cache;
@@ -119,9 +123,9 @@ void TextModel::generate(const std::string& prompt, int tokens, const SamplingCo
     return sample_token(logits, sampling, static_cast<std::uint32_t>(ids.size()));
   };
   for (int i = 0; i < tokens; ++i) {
-    if (seen + read.size() > block) {  // positions are absolute: begin anew with what fits
+    if (seen + read.size() > window) {  // positions are absolute: begin anew with what fits
       cache = {};
-      read.assign(ids.end() - static_cast<std::ptrdiff_t>(std::max<std::size_t>(block / 2, 1)), ids.end());
+      read.assign(ids.end() - static_cast<std::ptrdiff_t>(std::max<std::size_t>(trained / 2, 1)), ids.end());
       seen = 0;
     }
     const auto token = next_token(read, cache, choose);
@@ -140,6 +144,7 @@ std::vector<models::Sentence> TextModel::translated(const std::vector<std::vecto
                                                     int beam) {
   auto& model = *workload_.model;
   const int decoder = workload_.cuts.stages() - 1;
+  const auto longest = std::max(kLongestTranslation, workload_.dataset.info().shape.at(0));
   const auto encode = [&](const std::vector<std::vector<std::int32_t>>& together) {
     models::Tensors state = holds(0)
                                 ? models::encode(model, rows_of(together))
@@ -150,13 +155,13 @@ std::vector<models::Sentence> TextModel::translated(const std::vector<std::vecto
   };
   if (beam == 1) {
     const auto state = encode(sentences);
-    return holds(decoder) ? models::translate_greedily(model, state, kLongestTranslation)
+    return holds(decoder) ? models::translate_greedily(model, state, longest)
                           : std::vector<models::Sentence>{};
   }
   std::vector<models::Sentence> found;
   for (const auto& sentence : sentences) {
     const auto state = encode({sentence});
-    if (holds(decoder)) found.push_back(models::translate_by_beam(model, state, beam, kLongestTranslation));
+    if (holds(decoder)) found.push_back(models::translate_by_beam(model, state, beam, longest));
   }
   return found;
 }

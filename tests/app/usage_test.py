@@ -239,6 +239,11 @@ class UsageTest(ProgramTest):
     def test_option_without_its_value(self):
         self.refuse(2, ["--epochs", "has no value"], "--epochs")
 
+    def test_option_of_a_command_that_is_given_twice(self):
+        self.refuse(2, ["--model: is given 2 times", "once"], "plan", "--model", "mlp", "--model", "gpt")
+        self.refuse(2, ["--output", "has no value"], "doctor", "--output")
+        self.assertIn("epochs = 2\n", self.succeed("--epochs", "1", "--epochs", "2", "--print-config"))  # of train the last one counts
+
     def test_word_too_many(self):
         self.refuse(2, ["extra", "too many"], "train", "extra")
 

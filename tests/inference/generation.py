@@ -37,6 +37,17 @@ def main():
         refused(binary, 3, 2, ["2 heads", "tensor"], "generate", gpt, "--prompt", "w5", "--mesh", "tensor=3", cwd=folder)
         refused(binary, 4, 2, ["pipe"], "generate", gpt, "--prompt", "w5", "--mesh", "pipe=3", cwd=folder)
 
+        # More positions than the training's blocks have: no word is written from one that nothing has trained.
+        run(binary, 1, "stage", "short", "--format", "synthetic", "--task", "language_modelling", "--samples", 100, "--max-length", 16, cwd=folder)
+        told = []
+        for block in (16, 64):
+            run(binary, 1, "--model", "gpt", *small, "--model-option", f"block={block}", "--dataset", "short", "--global-batch", 32, "--limit-steps", 20,
+                "--name", f"block-{block}", "--quiet", cwd=folder)
+            told.append(run(binary, 1, "generate", f"runs/block-{block}", "--prompt", "w5 w6", "--max-tokens", 60, cwd=folder).stdout)
+        assert told[0] == told[1], told
+        long = ["generate", "runs/block-64", "--max-tokens", 5, "--prompt"]  # as long a prompt as the model can read
+        assert len(run(binary, 1, *long, " ".join(["w5"] * 64), cwd=folder).stdout.split()) == 69
+
         refused(binary, 1, 2, ["--prompt", "zebra"], "generate", gpt, "--prompt", "w5 zebra", cwd=folder)
         refused(binary, 1, 2, ["--prompt", "65", "64"], "generate", gpt, "--prompt", " ".join(["w5"] * 65), cwd=folder)
         (folder / "x.txt").write_text("w5\n")
@@ -83,6 +94,14 @@ def main():
         unsure = sorted((folder / "runs/seq2seq/checkpoints").glob("step-*"))[0]
         found = [run(binary, 1, "generate", unsure, "--translate", "many.txt", "--beam", beam, cwd=folder).stdout.splitlines() for beam in (1, 3, 5)]
         assert all(len(lines) == 40 for lines in found) and len({tuple(lines) for lines in found}) == 3, found
+        # As long as the longest sentence of the training.
+        run(binary, 1, "stage", "long", "--format", "synthetic", "--task", "translation", "--samples", 40, "--vocab-size", 20, "--max-length", 130,
+            cwd=folder)
+        run(binary, 1, "--model", "seq2seq", "--model-option", "embedding=8", "--model-option", "hidden=8", "--dataset", "long", "--limit-steps", 1,
+            "--name", "long", "--quiet", cwd=folder)
+        for beam in (1, 2):
+            endless = run(binary, 1, "generate", "runs/long", "--translate", "lines.txt", "--beam", beam, cwd=folder).stdout.splitlines()
+            assert max(len(line.split()) for line in endless) == 130, endless
         refused(binary, 1, 2, ["--prompt", "seq2seq"], "generate", seq2seq, "--prompt", "w5", cwd=folder)
         refused(binary, 1, 2, ["--beam"], "generate", seq2seq, "--translate", "lines.txt", "--beam", 0, cwd=folder)
         refused(binary, 1, 3, ["nothing.txt"], "generate", seq2seq, "--translate", "nothing.txt", cwd=folder)

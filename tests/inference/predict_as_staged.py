@@ -97,6 +97,26 @@ class PredictAsStagedTest(unittest.TestCase):
         (self.folder / "long.txt").write_text(" ".join(texts[:2]) + "\ngood\n")
         self.assertIn("1 of 2 texts have more tokens", self.outputs(best, "long.txt")[1])
 
+    def test_rows_of_classes_and_texts_begin_with_any_text(self):
+        rng = random.Random(5)
+        rows = [[1 + i % 2, " ".join(rng.choices([["bad", "awful", "1"], ["good", "fine", "2"]][i % 2], k=rng.randint(3, 5)))] for i in range(40)]
+        (self.folder / "table").mkdir()
+        for split in ("train", "test"):
+            self.write(f"table/{split}.csv", rows)
+        best = self.trained("table", ["--from", "table", "--validation", "none", "--tokenizer", "char"], ["--model", "nbow", "--epochs", 1])
+        self.write("rows.csv", [[2, "good"], *rows, [1, "bad, awful"]])
+        (self.folder / "lines.txt").write_text("\n".join(["good", *[text for _, text in rows], "bad, awful"]) + "\n")
+        lines, _ = self.outputs(best, "lines.txt")
+        found, said = self.outputs(best, "rows.csv")
+        np.testing.assert_array_equal(found, lines)
+        self.assertIn("the first column has classes", said)
+        (self.folder / "marked.txt").write_bytes(b"\xef\xbb\xbf" + (self.folder / "lines.txt").read_bytes())
+        np.testing.assert_array_equal(self.outputs(best, "marked.txt")[0], lines)
+        self.write("titled.csv", [["class", "text"], *rows])
+        found, said = self.outputs(best, "titled.csv")
+        self.assertEqual(len(found), 41)
+        self.assertIn("each line is taken for a text", said)
+
     def test_pixels_of_another_scale_are_refused(self):
         rng = np.random.default_rng(3)
         classes = rng.integers(0, 3, 60)

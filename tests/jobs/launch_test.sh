@@ -98,6 +98,12 @@ esac
 EOF
 chmod +x "$scratch/deps/venv/bin/python3"
 check 0 "runs: $scratch/a rün/scaling-7/nodes-*" job scaling.sh LC_ALL=C DTRAIN_DEPS="$scratch/deps" OUTPUT="$scratch/a rün"
+# A number of nodes that cannot be is found before a run of the numbers in front of it.
+check 2 "NODE_COUNTS=9: the job has 2 nodes" job scaling.sh DTRAIN_DEPS="$scratch/deps" NODE_COUNTS="1 9"
+for wrong in 0 -1 two 1.5 1,2; do
+  check 2 "NODE_COUNTS=$wrong: it can be a whole number from 1 on" job scaling.sh DTRAIN_DEPS="$scratch/deps" NODE_COUNTS="1 $wrong"
+done
+check 1 "" test -e "$scratch/runs/scaling-7"
 
 # The scripts follow the run that they name, and say how they are used without starting one.
 for said in --name --name=x --output; do

@@ -39,16 +39,19 @@ def main():
     for words, expected in [
         ([*enough], "--epsilon and --noise"),
         ([*enough, "--epsilon", 1, "--noise", 1], "--epsilon and --noise"),
-        ([*enough, "--noise", 1, "--delta", 0], "--dp-delta"),
-        ([*enough, "--noise", 1, "--delta", 1.5], "--dp-delta"),
+        ([*enough, "--noise", 1, "--delta", 0], "dtrain: --delta: 0"),
+        ([*enough, "--noise", 1, "--delta", 1.5], "dtrain: --delta: 1.5"),
         (["--noise", 1, "--steps", 10], "--sample-rate Q"),
-        (["--noise", 1, "--sample-rate", 2, "--steps", 10], "sampling rate"),
+        (["--noise", 1, "--sample-rate", 2, "--steps", 10], "dtrain: --sample-rate: 2 is no share"),
         (["--noise", 1, "--records", 10, "--batch", 20, "--steps", 10], "--batch"),
         (["--noise", 1, "--sample-rate", 0.1], "--steps or --epochs"),
-        ([*enough, "--noise", 1, "--sampler", "shuffled"], "poisson, or once"),
-        ([*enough, "--noise", 1, "--accountant", "moments"], "rdp or pld"),
+        ([*enough, "--noise", 1, "--sampler", "shuffled"], "dtrain: --sampler: 'shuffled' is no way to draw records; use poisson, or once"),
+        ([*enough, "--noise", 1, "--accountant", "moments"], "dtrain: --accountant: 'moments' is no accountant; use rdp or pld"),
         ([*enough, "--epsilon", 1e-7, "--accountant", "rdp"], "cannot be reached"),
-        ([*enough, "--epsilon", "nan"], "--target-epsilon"),
+        ([*enough, "--epsilon", "nan"], "dtrain: --epsilon: nan is no epsilon"),
+        ([*enough, "--epsilon", 0], "dtrain: --epsilon: 0 is no epsilon"),
+        ([*enough, "--noise", -1], "dtrain: --noise: -1 is no multiple"),
+        ([*enough, "--noise", "nan"], "dtrain: --noise: nan is no multiple"),
     ]:
         done = run(*words)
         assert done.returncode == 2 and expected in done.stderr and done.stderr.count("dtrain:") == 1, (words, done)

@@ -415,6 +415,20 @@ TEST_F(ReportTest, RunsAreComparedWithTheFirst) {
       csv, HasSubstr("\n\"two, faster\",completed,mlp,mnist,ddp,\"data=4,pipe=1,tensor=1\",4,2,1,4000,7,"));
 }
 
+/// One that was begun from another run's checkpoint has no row of the epochs before.
+TEST_F(ReportTest, EpochsAreComparedByTheirNumber) {
+  const auto run_of = [&](const char* name, std::vector<std::int64_t> epochs) {
+    ConstructedRun run(library_, folder_.file(name));
+    for (const std::int64_t epoch : epochs) run.epoch(epoch);
+    run.finish(Status::completed);
+    return folder_.file(name);
+  };
+  const std::string text =
+      text_of({.runs = {run_of("base", {1, 2}), run_of("further", {3})}, .compare = true});
+  EXPECT_THAT(text,
+              testing::ContainsRegex("\n +epoch +base +further\n +1 +0.8750\n +2 +0.8750\n +3 +0.8750\n"));
+}
+
 TEST_F(ReportTest, FollowingPrintsEachEpochOnceAndEndsWithTheRun) {
   ConstructedRun run(library_, run_);
   run.epoch(1);

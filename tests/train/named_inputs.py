@@ -114,6 +114,9 @@ def predicts(binary, folder, values):
     with torch.no_grad():
         expected = module(torch.from_numpy(values["w"]), torch.from_numpy(values["p"]).double() / 255, torch.from_numpy(values["e"]).double())
     np.savez(folder / "named.npz", words=values["w"], picture=values["p"], extra=values["e"])
+    odd = values["e"].astype(np.float32)
+    odd[3, ...] = np.nan
+    np.savez(folder / "odd.npz", words=values["w"], picture=values["p"], extra=odd)
     by_name = "words=/w,picture=/p,extra=/e"
     for source, *options in (("set.h5", "--inputs", by_name), ("named.npz",), ("npy", "--inputs", "words=w.npy,picture=p.npy,extra=e.npy")):
         run(binary, 2, "predict", "runs/one/checkpoints/last", "--from", source, "--output", "said.h5", *options, cwd=folder)
@@ -128,6 +131,7 @@ def predicts(binary, folder, values):
             ("set.h5", 3, ["/large", f"id {WORDS}", f"below {WORDS}"], "--inputs", "words=/large,picture=/p,extra=/e"),
             ("set.h5", 3, ["/unscaled", "numbers up to 255", "divided by 255"], "--inputs", "words=/w,picture=/unscaled,extra=/e"),
             ("set.h5", 3, ["/short", "59 samples"], "--inputs", "words=/w,picture=/p,extra=/short"),
+            ("odd.npz", 3, ["odd.npz", "has nan as the input of sample 3"]),
             ("set.npz", 3, ["no array picture"]), ("npy", 3, ["picture.npy"])):
         refused(binary, 1, code, words, "predict", "runs/one/checkpoints/last", "--from", source, "--output", "said.h5", *options, cwd=folder)
 

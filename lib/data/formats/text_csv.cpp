@@ -138,6 +138,24 @@ bool is_text_csv_file(const OriginalFile& file) {
   return text;
 }
 
+bool has_text_rows(const OriginalFile& file) {
+  if (!is_csv(file.name)) return false;
+  CsvReader reader(file.content, file.origin);
+  std::size_t fields = 0;
+  bool text = false;
+  try {
+    for (std::vector<std::string_view> cells; reader.next(cells);) {
+      if (fields == 0) fields = cells.size();
+      if (cells.size() != fields || fields < 2 || !parse_number<std::int64_t>(cells[0])) return false;
+      text = text || std::any_of(cells.begin() + 1, cells.end(),
+                                 [](std::string_view cell) { return !parse_number<double>(cell); });
+    }
+  } catch (const Error&) {
+    return false;
+  }
+  return text;
+}
+
 std::vector<std::string> texts_of_csv(const OriginalFile& file) { return read_rows(file).texts; }
 
 Originals read_text_csv(const std::filesystem::path& from, const TextOptions& options,

@@ -16,6 +16,10 @@ namespace dtrain::data {
 /// several words among the others, and no other number.
 bool is_text_csv_file(const OriginalFile& file);
 
+/// Whether all rows of a CSV file are so, whatever their texts: one may be a single word, or a number beside
+/// others that are none.
+bool has_text_rows(const OriginalFile& file);
+
 /// The texts of such a file, one per row, as they are and without its classes. Throws data_error as
 /// read_text_csv().
 std::vector<std::string> texts_of_csv(const OriginalFile& file);

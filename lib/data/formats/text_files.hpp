@@ -16,8 +16,9 @@ void require_text(std::string_view text, const std::string& origin);
 
 enum class BlankLines { refused, taken };
 
-/// The lines of a file without their ends (LF or CRLF). Throws data_error, naming the line, for text that is
-/// not UTF-8 and blank lines that are refused; and for a file without lines.
+/// The lines of a file without their ends (LF or CRLF) and without a byte order mark. Throws data_error,
+/// naming the line, for text that is not UTF-8 and blank lines that are refused; and for a file without
+/// lines.
 std::vector<std::string> lines_of(const OriginalFile& file, BlankLines blank = BlankLines::refused);
 
 /// Whether nothing of `text` shows.

@@ -111,8 +111,10 @@ Columns read_texts(const DatasetInfo& trained, const fs::path& from, std::vector
   const OriginalFile file{.name = from.filename().string(),
                           .origin = from.string(),
                           .content = read_regular_file(from, kLargestText, ExitCode::data)};
-  const bool rows = is_text_csv_file(file);
+  const bool rows = is_text_csv_file(file) || has_text_rows(file);
   if (rows) remarks.emplace_back("the first column has classes, as in a training's file: it is left out");
+  if (!rows && file.name.ends_with(".csv"))
+    remarks.emplace_back("there are no rows of a class's number and a text: each line is taken for a text");
   const auto tokenizer = make_tokenizer(trained.tokenizer.value());
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> offsets = {0};
@@ -178,6 +180,7 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
                       "leave it out");
   if (!trained.inputs.empty()) {
     const auto rows = read_new_inputs(trained, from, options.inputs, library);
+    value_check(trained)({rows, no_targets(trained, rows->rows())}, from.string());
     return in_memory(trained, {rows}, rows->rows());
   }
   if (!options.inputs.empty())
