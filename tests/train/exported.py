@@ -355,6 +355,43 @@ def attentions_are_cut_by_heads(binary, folder):
             "tensor=4", cwd=folder)
 
 
+class Lopsided(torch.nn.Module):
+    """Attentions of three heads alone, so that of two ranks of a tensor axis one needs far more memory."""
+
+    def __init__(self, words, width=192):
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(words, width), torch.nn.Linear(width, words)
+        self.parts = torch.nn.ModuleList(Joint(width, 3) for _ in range(4))
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for part in self.parts:
+            x = x + part(torch.tanh(x))
+        return self.head(x)
+
+
+def slices_repeat_the_same_layers(binary, folder):
+    """Under a limit that one of two ranks passes and the other does not, both run the same layers again: these exchange sums."""
+    torch.manual_seed(3)
+    run(binary, 1, "stage", "long", "--format", "synthetic", "--task", "language_modelling", "--samples", 64, "--vocab-size", 11,
+        "--max-length", 64, cwd=folder)
+    make_programs.write(folder, "lopsided", Lopsided(11), (torch.randint(11, (4, 64)),))
+    options = ["--model", "lopsided.pt2", "--dataset", "long", "--optimizer", "adam", "--epochs", 1, "--limit-steps", 2, "--global-batch", 16,
+               "--micro-batches", 1, "--threads", 1, "--watchdog", 20, "--mesh", "tensor=2"]
+    run(binary, 2, *options, "--name", "lopsided", cwd=folder)
+    with h5py.File(folder / "runs/lopsided/results.h5") as results:
+        losses = step_losses(results)
+        estimates = [int(event["detail"].decode().split("estimated ")[1]) for rank in results["ranks"].values() for event in rank["events"][:]
+                     if event["kind"] == b"tensor_memory"]
+    assert max(estimates) > 1.1 * min(estimates), estimates
+    limit = f"{1.05 * max(estimates) / 1024 - 2:.0f}KiB"
+    run(binary, 2, *options, "--recompute", "auto", "--memory-limit", limit, "--name", "lopsided-again", cwd=folder)
+    with h5py.File(folder / "runs/lopsided-again/results.h5") as results:
+        assert np.allclose(step_losses(results), losses, rtol=1e-4), losses
+    refused(binary, 2, 2, ["--memory-limit 4MiB", "parameters, gradients and optimizer"], *options, "--recompute", "auto", "--strategy", "ddp",
+            "--memory-limit", "4MiB", "--name", "lopsided-refused", cwd=folder)
+
+
 class Conv1D(torch.nn.Module):
     """Hugging Face's linear layer of GPT-2, whose weight is [inputs, outputs]."""
 
@@ -450,8 +487,8 @@ def main():
         stage(given.binary, folder)
         make_row_programs(folder)
         for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, names_of_any_kind, goes_on,
-                      evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, fused_projections_are_cut,
-                      words_by_rows_agree):
+                      evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, slices_repeat_the_same_layers,
+                      fused_projections_are_cut, words_by_rows_agree):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

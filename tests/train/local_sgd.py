@@ -171,6 +171,15 @@ class LocalSgdTest(StrategyTest):
                 self.assertEqual(usual.keys(), cut.keys())
                 self.assert_close(cut, usual, rounding)
 
+    def test_parts_of_slices_end_at_the_same_tensors(self):
+        """Of 3 features one rank has 1 and the other 2: halves of what each holds would end at different tensors, and a bias that both
+        have would be averaged after different steps."""
+        options = SGD | LOCAL | {"--precision": "fp64", "--micro-batches": 4, "--model-option": "hidden=3,300,3,300", "--fragments": 2}
+        usual = self.state(self.train("whole-parts", options | {"--mesh": "data=2"}, ranks=2, steps=10), 10)
+        cut = self.state(self.train("cut-parts", options | {"--mesh": "data=2,tensor=2"}, ranks=4, steps=10), 10)
+        self.assertEqual(usual.keys(), cut.keys())
+        self.assert_close(cut, usual, 1e-10)
+
     def test_a_tied_weight_on_two_stages_stays_one(self):
         network = {"--model": "gpt", "--model-option": ["layers=2", "heads=4", "width=16"], "--global-batch": 8, "--micro-batches": 4,
                    "--precision": "fp64"}

@@ -14,7 +14,8 @@ namespace dtrain::parallel {
 /// "Streaming DiLoCo with overlapping communication", 2025 (with consecutive tensors for a fragment).
 class Fragments {
  public:
-  /// `count` parts of about the same size; some are empty where there are fewer tensors.
+  /// `count` parts of about the same size, on the ranks of a tensor group of the same tensors; some are empty
+  /// where there are fewer.
   Fragments(const FlatParameters& parameters, int count);
 
   int count() const { return static_cast<int>(parts_.size()); }

@@ -161,6 +161,34 @@ std::vector<double> measured_costs(const RunConfig& config, models::Model& model
   return costs;
 }
 
+/// How many first layers of each stage run again in backward. The ranks of a tensor group decide alike,
+/// whatever each holds: the layers that run again exchange sums. Collective. Throws Error as
+/// plan::repeated_layers() does.
+std::int64_t repeated_alike(const RunConfig& config, const plan::Footprint& footprint,
+                            const models::Model& model, const parallel::StageCuts& cuts,
+                            const WorkloadPlace& place, const models::Shape& sample_shape) {
+  const auto here = [&] {
+    return plan::repeated_layers(recompute_of(config), footprint, model, cuts, place.pipe_index,
+                                 sample_shape);
+  };
+  if (config.mesh_shape.tensor == 1 || place.world == nullptr) return here();
+  std::int64_t repeated = 0;
+  std::optional<Error> failure;
+  try {
+    repeated = here();
+  } catch (const Error& error) {
+    failure = error;
+  }
+  comm::throw_on_all(failure, place.host, *place.world);
+  std::int64_t most = 0;
+  for (int pipe = 0; pipe < cuts.ranks; ++pipe) {
+    const bool is_here = pipe == place.pipe_index;
+    const auto of_all = place.world->max(is_here ? repeated : std::int64_t{0});
+    if (is_here) most = of_all;
+  }
+  return most;
+}
+
 /// Ids below it are words in each text of a sample; 0: there is no text.
 std::int64_t ids_of_texts(const data::DatasetInfo& info) {
   if (!info.tokenizer) return 0;
@@ -319,8 +347,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
                        config.mesh_shape.tensor > 1 ? 0.0 : most_held(footprint, *model, cuts, info.shape));
   model->hold(cuts.layers_of(place.pipe_index));
   if (place.tensor != nullptr) model->slice(*place.tensor);
-  const auto repeated =
-      plan::repeated_layers(recompute_of(config), footprint, *model, cuts, place.pipe_index, info.shape);
+  const auto repeated = repeated_alike(config, footprint, *model, cuts, place, info.shape);
   const auto memory = plan::estimate_memory(footprint, *model, cuts, place.pipe_index, info.shape, repeated);
   // A dry run may be of a model that has no room here.
   const bool moves = full_type(config) == at::kDouble || !place.device.is_cpu();
