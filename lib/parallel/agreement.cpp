@@ -64,7 +64,11 @@ void require_same_copies(comm::Group& copies, comm::Group& world, models::Model&
     if (parameter->frozen) hash = hash * kPrime ^ hash_of(parameter->value.contiguous());
   }
   for (const auto* buffer : model.buffers()) hash = hash * kPrime ^ hash_of(buffer->value.contiguous());
-  const auto odd = ranks_apart(copies, hash);
+  require_same_hash(copies, world, hash, step);
+}
+
+void require_same_hash(comm::Group& group, comm::Group& world, std::uint64_t hash, std::int64_t step) {
+  const auto odd = ranks_apart(group, hash);
   std::array<std::int64_t, 1> some = {odd.empty() ? 0 : 1};  // also in other groups
   world.all_reduce(comm::Buffer::of(std::span<std::int64_t>(some)), comm::ReduceOp::max).wait();
   require(some[0] == 0,

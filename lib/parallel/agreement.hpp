@@ -30,6 +30,9 @@ void broadcast_parameters(comm::Group& group, at::Tensor& values);
 void require_same_copies(comm::Group& copies, comm::Group& world, models::Model& model,
                          const at::Tensor& values, std::int64_t step);
 
+/// The same by a hash of what the ranks of `group` are to have alike.
+void require_same_hash(comm::Group& group, comm::Group& world, std::uint64_t hash, std::int64_t step);
+
 /// A 64-bit hash of a contiguous tensor's bytes.
 std::uint64_t hash_of(const at::Tensor& values);
 

@@ -83,7 +83,7 @@ std::vector<parallel::StateTensor> SavedState::listed(const std::vector<parallel
 }
 
 /// For each tensor the rank that saves it: of those of the stage, counted as data * tensor ranks + tensor,
-/// one of its owner's.
+/// one of its owner's. What a tensor group has in common its first rank saves, which the others follow.
 std::vector<int> SavedState::savers(const std::vector<parallel::StateTensor>& state) const {
   std::vector<std::int64_t> bytes;
   for (const auto& source : state) {
@@ -96,6 +96,7 @@ std::vector<int> SavedState::savers(const std::vector<parallel::StateTensor>& st
   for (std::size_t i = 0; i < state.size(); ++i) {
     const auto& copy = state[i].owner.copy;
     if (copy) savers[i] = copy->index * mesh_.tensor + savers[i] % mesh_.tensor;
+    if (models::group_slice(state[i].slice) == nullptr) savers[i] -= savers[i] % mesh_.tensor;
   }
   return savers;
 }

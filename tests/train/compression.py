@@ -172,6 +172,15 @@ class CompressionTest(unittest.TestCase):
                 saved = self.train(f"eager-{name}", [2, 2], *options, steps=4)
                 self.train(f"from-eager-{name}", [1], "--resume", saved / "checkpoints/step-00000004", steps=6)
 
+    def test_ranks_of_a_tensor_group_keep_what_they_have_in_common(self):
+        """Beside slices of other sizes the same bias lies elsewhere in memory, and in other blocks: rounding alone would set its copies apart."""
+        nodes = self.nodes([2, 2], "")
+        for name, *options in (("int8", "--compression", "int8", *nodes), ("bf16", "--compression", "bf16", *nodes), ("codes", "--optimizer-state-bits", 8),
+                               ("shards", "--optimizer-state-bits", 8, "--strategy", "zero1", *nodes)):
+            with self.subTest(rounds=name):
+                run(BINARY, 4, "--model", "mlp", "--model-option", "hidden=3,700", "--global-batch", 32, "--threads", 1, "--quiet", "--mesh", "data=2,tensor=2",
+                    *LEARNS[:2], "--momentum", 0.9, "--verify-every", 1, "--limit-steps", STEPS, "--name", f"common-{name}", *options, cwd=self.folder, limit_s=60)
+
     @unittest.skipUnless(FULL, "with --full")
     def test_zero1_and_pipelines_compress_as_well(self):
         plain = self.losses(self.train("plain", [1, 2], *LEARNS, steps=LEARNING_STEPS))

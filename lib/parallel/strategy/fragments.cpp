@@ -1,17 +1,13 @@
 #include "parallel/strategy/fragments.hpp"
 
-#include <functional>
-#include <numeric>
+#include "models/slicing/slices.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
 /// With the gap behind it; of a tensor that a tensor group shares, what all of it would take.
 std::int64_t whole_size(const FlatParameters::Entry& entry) {
-  const auto& slice = entry.parameter->slice;
-  if (slice == nullptr || !slice->is_shared()) return FlatParameters::end_of(entry) - entry.offset;
-  const auto& shape = slice->whole;
-  const auto count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  const auto count = static_cast<std::int64_t>(models::whole_elements(*entry.parameter));
   return FlatParameters::end_of({.parameter = entry.parameter, .offset = 0, .count = count});
 }
 

@@ -172,6 +172,17 @@ std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& par
                                               parts.counts_common);
 }
 
+/// Null where tensor groups round what they have in common alike, or hold only shards of it. By the options
+/// alone: all ranks of a group decide alike, whatever their nodes share.
+std::unique_ptr<CommonParameters> common_parameters(const StrategyParts& parts, Shards shards,
+                                                    const FlatParameters& parameters) {
+  const auto& setting = parts.setting;
+  const bool rounds_by_place = setting.options.compression != "none" || setting.optimizer.codes_state();
+  if (parts.tensor.size() == 1 || !rounds_by_place || shards == Shards::parameters) return nullptr;
+  const auto table = table_of(parts, shards);
+  return std::make_unique<CommonParameters>(parameters, table ? table->weight : nullptr, parts.tensor);
+}
+
 }  // namespace
 
 Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
@@ -203,6 +214,7 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
       statistics_(parts.model, parts.data,
                   parts.setting.reproducible ? static_cast<int>(parts.setting.micro_batches) : 1),
       tied_(parts.model, parts.cuts, parts.pipe, *gradients_, layers_.get()),
+      common_(common_parameters(parts, shards, parameters_)),
       undo_(can(parts.setting, shards).rolls_back
                 ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
                                              gradients_->update_parts(), memory_.shared())
@@ -364,6 +376,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   } else if (gradients_->updates_parts() && layers_ == nullptr) {
     sharers(parts_).barrier().wait();  // now all parts are new
   }
+  agree_on_common();
   tied_.exchange_values();
   if (!std::isfinite(total.loss)) {
     outcome.own.leave_losses_out();
@@ -430,6 +443,14 @@ void Synchronous::update(const StepPlan& plan, double scale) {
   statistics_.apply();
 }
 
+void Synchronous::agree_on_common() {
+  if (common_ == nullptr) return;
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "agree in tensor group");
+  common_->agree(parameters_.values(), !memory_.shared() || sharers(parts_).rank() == 0);
+  if (memory_.shared()) sharers(parts_).barrier().wait();
+  if (halves_ != nullptr) halves_->forget();
+}
+
 void Synchronous::synchronise() {
   if (rows_ != nullptr) rows_->flush();
 }
@@ -444,6 +465,7 @@ void Synchronous::compare_copies(std::int64_t number) {
   synchronise();
   const auto values = layers_ == nullptr ? parameters_.values() : parameters_.values().narrow(0, 0, 0);
   require_same_copies(parts_.data, parts_.world, parts_.model, values, number);
+  if (common_ != nullptr) common_->require_same(parameters_.values(), parts_.world, number);
 }
 
 }  // namespace dtrain::parallel

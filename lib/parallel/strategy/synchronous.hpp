@@ -23,6 +23,7 @@
 #include "parallel/step/step_undo.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/strategy.hpp"
+#include "parallel/tensor/common_parameters.hpp"
 
 namespace dtrain::parallel {
 
@@ -82,6 +83,7 @@ class Synchronous final : public Strategy, private LocalSums {
   void measure_copy(StepTotals& own) const;
   void agree(StepOutcome& outcome);
   void update(const StepPlan& plan, double scale);
+  void agree_on_common();
   bool decides_late() const;
   std::unique_ptr<RepeatedWork> late_update() const;
   void step_late(const StepPlan& plan, std::vector<MicroBatchLoss> losses, double loss_scale,
@@ -105,8 +107,9 @@ class Synchronous final : public Strategy, private LocalSums {
   StepControl control_;
   StepStatistics statistics_;
   TiedParameters tied_;
-  std::unique_ptr<StepUndo> undo_;    // null: no step will have to be rolled back
-  std::vector<Range> counted_parts_;  // of the flat gradient, in norms
+  std::unique_ptr<CommonParameters> common_;  // null: the copies stay the same by themselves
+  std::unique_ptr<StepUndo> undo_;            // null: no step will have to be rolled back
+  std::vector<Range> counted_parts_;          // of the flat gradient, in norms
   optim::LossScaler scaler_;
   std::unique_ptr<AdaptiveBatch> adaptive_;    // null: a step takes one batch
   std::unique_ptr<LateDecision> late_;         // null: the CPU decides, in the same step
