@@ -59,15 +59,13 @@ void print_curves(const std::vector<ReportedRun>& runs, std::ostream& out) {
       const double epoch = epochs.value("epoch", row);
       if (std::isnan(epoch)) continue;
       auto& cells = rows[epoch];
-      cells.resize(shown);
-      if (epochs.has(column)) cells[i] = fixed_text(epochs.column(column)[row], 4);
+      cells.resize(1 + shown);
+      cells[0] = grouped_text(epoch);
+      if (epochs.has(column)) cells[1 + i] = fixed_text(epochs.column(column)[row], 4);
     }
   }
   TextTable table(std::move(headings));
-  for (auto& [epoch, cells] : rows) {
-    cells.insert(cells.begin(), grouped_text(epoch));
-    table.row(std::move(cells));
-  }
+  for (auto& [epoch, cells] : rows) table.row(std::move(cells));
   std::string title = column;
   std::replace(title.begin(), title.end(), '_', ' ');
   out << title << " by epoch" << (shown < runs.size() ? fmt::format(" (the first {} runs)", shown) : "")

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "data/text/unicode.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -20,10 +21,7 @@ std::string_view trimmed(std::string_view cell) {
 }  // namespace
 
 CsvReader::CsvReader(std::string_view text, std::string origin, char separator)
-    : text_(text), origin_(std::move(origin)), separator_(separator) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-}
+    : text_(without_byte_order_mark(text)), origin_(std::move(origin)), separator_(separator) {}
 
 bool CsvReader::next(std::vector<std::string_view>& cells) {
   cells.clear();

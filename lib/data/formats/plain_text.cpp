@@ -14,8 +14,6 @@
 namespace dtrain::data {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 /// With a line feed at each line's end where systems write a carriage return before it.
 std::string with_line_feeds(std::string text) {
   std::size_t end = 0;
@@ -46,7 +44,7 @@ Originals read_plain_text(const std::filesystem::path& from, const TextOptions& 
       from,
       [&](OriginalFile& file) {
         require_text(file.content, file.origin);
-        if (file.content.starts_with(kByteOrderMark)) file.content.erase(0, kByteOrderMark.size());
+        file.content.erase(0, file.content.size() - without_byte_order_mark(file.content).size());
         const std::string split = split_of_name(base_name(file.name)).value_or("train");
         if (const auto there = files.find(split); there != files.end())
           throw data_error("is a second text beside " + there->second.origin, file.origin,

@@ -31,9 +31,7 @@ void require_text(std::string_view text, const std::string& origin) {
 std::vector<std::string> lines_of(const OriginalFile& file, BlankLines blank) {
   require_utf8(file.content, file.origin);
   std::vector<std::string> lines;
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  std::string_view rest = file.content;
-  if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
+  std::string_view rest = without_byte_order_mark(file.content);
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     std::string_view line = rest.substr(0, end);

@@ -119,6 +119,12 @@ std::size_t first_invalid_byte(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 void require_utf8(std::string_view text, const std::string& origin) {
   const std::size_t at = first_invalid_byte(text);
   if (at == std::string_view::npos) return;

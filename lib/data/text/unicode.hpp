@@ -13,6 +13,9 @@ std::size_t first_invalid_byte(std::string_view text);
 /// Throws data_error naming `origin`, the line and the byte unless `text` is UTF-8.
 void require_utf8(std::string_view text, const std::string& origin);
 
+/// `text` from behind the byte order mark that some programs write in front of UTF-8.
+std::string_view without_byte_order_mark(std::string_view text);
+
 /// A character and the bytes it takes.
 struct CodePoint {
   char32_t value = 0;
