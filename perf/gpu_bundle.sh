@@ -28,7 +28,7 @@ build=build/release
 programs=(bin/dtrain lib/libdtrain_cuda.so lib/libdtrain_cuda_graphs.so tests/kernels/kernels_device_test tests/comm/comm_nccl_test
   perf/kernels/dtrain_perf_device_kernels perf/data/dtrain_perf_data perf/gpu/device_times.so tests/support/counted_waits.so)
 scripts=(perf/gpu_check.sh perf/gpu_session.sh tests/support/mpirun.sh tests/support/dtrain_run.py tests/support/small_data.py
-  tests/train/device_memory.py)
+  tests/support/drawn.py tests/train/device_memory.py tests/train/device_networks.py)
 for script in "$top"/perf/{gpu,peers,training}/*.py; do scripts+=("${script#"$top"/}"); done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

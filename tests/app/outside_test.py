@@ -6,6 +6,7 @@ import re
 import shutil
 import unittest
 
+import drawn
 from program import SHORT, ProgramTest
 
 SYNTHETIC = ("stage", "table", "--format", "synthetic", "--task", "table_classification")
@@ -292,4 +293,4 @@ class OutsideTest(ProgramTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

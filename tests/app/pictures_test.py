@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 from numpy.lib.recfunctions import repack_fields
 
+import drawn
 from program import ProgramTest, has_ulfm
 
 SMALL = ("--model", "mlp", "--global-batch", "512", "--epochs", "2", "--limit-steps", "16", "--quiet")
@@ -227,4 +228,4 @@ class PicturesTest(ProgramTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

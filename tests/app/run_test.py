@@ -13,6 +13,7 @@ import unittest
 
 import h5py
 import numpy as np
+import drawn
 from faults import fault_library
 from program import DTRAIN, MPIRUN, SHORT, ProgramTest
 
@@ -345,4 +346,4 @@ class RunTest(ProgramTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -4,6 +4,7 @@ import pathlib
 import re
 import unittest
 
+import drawn
 from program import SHORT, ProgramTest
 
 
@@ -303,4 +304,4 @@ class UsageTest(ProgramTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import torch
 
+import drawn
 from dtrain_run import refused, run, without_facts
 from table_dates import part_of_date
 
@@ -358,4 +359,4 @@ class PredictTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -14,6 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, run, sample_hash
 
 BINARY = sys.argv.pop()
@@ -197,4 +198,4 @@ class AsgdTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -13,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, step_losses
 
 FULL = "--full" in sys.argv
@@ -231,4 +232,4 @@ class CompressionTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

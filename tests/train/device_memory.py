@@ -4,18 +4,15 @@
                                        touches it by hand; and guarded_transport.cpp, which stands in for NCCL
     device_memory.py BINARY cuda       on the machine's GPUs, which several ranks share where there are too few
     device_memory.py BINARY DEVICE PART...
-                                       only these functions of main(); trains_as_on_the_cpu:MODEL is one model of it;
-                                       drawn: all, but half of the models, which the date draws
+                                       only these functions of main(); trains_as_on_the_cpu:MODEL is one model of it
     --done FILE                        leaves out the parts that FILE names, line by line, and adds those that pass
     --limit-s N                        begins no part after so many seconds, and ends with 3 where some are left
     --at-once N                        so many parts beside each other [1]. A part that fails stops no other one
 """
 
 import concurrent.futures
-import datetime
 import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -28,6 +25,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from drawn import drawn
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses
 from small_data import stage_small
 
@@ -381,11 +379,7 @@ def main(binary):
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}
     named |= {part.__name__: part for part in parts}
-    wanted = PARTS or list(named)
-    if PARTS == ["drawn"]:
-        models = random.Random(datetime.date.today().isoformat()).sample(sorted(MODELS), len(MODELS) // 2)
-        print("models drawn today:", *models, flush=True)
-        wanted = [name for name in named if ":" not in name or name.split(":")[1] in models]
+    wanted = PARTS or drawn(named)
     unknown = [name for name in wanted if name not in named]
     if unknown:
         sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")

@@ -11,6 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import run
 
 BINARY = sys.argv.pop()
@@ -156,4 +157,4 @@ class EmulateTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -20,6 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "models/exported"))
 import make_programs  # noqa: E402
+from drawn import drawn  # noqa: E402
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses  # noqa: E402
 
 MESHES = ("data=2", "pipe=2", "data=2,pipe=2")
@@ -133,14 +134,15 @@ def goes_on(binary, folder):
 
 def evaluates_and_exports(binary, folder):
     """After the file is gone; what is exported loads into the module."""
+    trained(binary, folder, "moved", "words", "data=1", "--precision", "fp64")
     moved = folder / "moved"
-    shutil.copytree(folder / "runs/words-one", moved / "runs/words-one", symlinks=True)
+    shutil.copytree(folder / "runs/moved", moved / "runs/moved", symlinks=True)
     shutil.copytree(folder / "data", moved / "data")
-    said = run(binary, 2, "evaluate", "runs/words-one/checkpoints/best", cwd=moved).stdout
-    with h5py.File(folder / "runs/words-one/results.h5") as results:
+    said = run(binary, 2, "evaluate", "runs/moved/checkpoints/best", cwd=moved).stdout
+    with h5py.File(folder / "runs/moved/results.h5") as results:
         expected = float(results["test"]["loss"][0])
     assert f"loss {expected:.4f}" in said, (said, expected)
-    run(binary, 1, "export", "runs/words-one/checkpoints/best", "words.h5", cwd=moved)
+    run(binary, 1, "export", "runs/moved/checkpoints/best", "words.h5", cwd=moved)
     with h5py.File(moved / "words.h5") as file:
         state = {name: torch.from_numpy(np.asarray(value[()])) for name, value in file["model"].items()}
     module = make_programs.Words().double()
@@ -486,9 +488,9 @@ def main():
         make_programs.main(folder)
         stage(given.binary, folder)
         make_row_programs(folder)
-        for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, names_of_any_kind, goes_on,
-                      evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, slices_repeat_the_same_layers,
-                      fused_projections_are_cut, words_by_rows_agree):
+        for check in drawn((refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, names_of_any_kind,
+                            goes_on, evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, slices_repeat_the_same_layers,
+                            fused_projections_are_cut, words_by_rows_agree)):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

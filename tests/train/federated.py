@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 import torch
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
 from recovery import has_ulfm  # before pytorch_agrees, which brings a folder with another recovery.py
 from pytorch_agrees import VALIDATION, batch, networks, random_images  # isort: skip
@@ -315,4 +316,4 @@ class FederatedTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 import torch
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
 from private import BINARY, FULL, events, last_step, privacy
 from recovery import has_ulfm
@@ -259,4 +260,4 @@ class FederatedPrivacyTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

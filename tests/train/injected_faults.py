@@ -16,6 +16,7 @@ from pathlib import Path
 
 import h5py
 
+from drawn import drawn
 from dtrain_run import MPIRUN, children, refused, run
 
 RANKS = 4
@@ -197,7 +198,7 @@ def main():
         folder = Path(folder)
         refuses(binary, folder)
         refuses_another_build(binary, folder)
-        for fault, (code, words, bound_s) in FAULTS.items():
+        for fault, (code, words, bound_s) in drawn(FAULTS.items()):
             suffers(binary, folder, fault, code, words, bound_s)
             if fault.startswith("stop") and "backward" in fault:
                 leaves_flights_and_the_verdict(folder)

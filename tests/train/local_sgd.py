@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, sample_hash
 from resume import after_steps, stopped_by
 
@@ -352,4 +353,4 @@ class LossTest(StrategyTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -11,6 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from drawn import drawn
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses
 from small_data import stage_small
 
@@ -127,10 +128,8 @@ def main():
         leaves_out_what_overflows(binary, folder)
         is_reproducible(binary, folder)
         data = stage_small(binary, folder, ["gpt", "resnet18"])
-        for model in MODELS:
-            learns_beside_fp32(binary, folder, model, "bf16", data)
-        for model in ("mlp", "gpt"):
-            learns_beside_fp32(binary, folder, model, "fp16", data)
+        for model, precision in drawn([(model, "bf16") for model in MODELS] + [("mlp", "fp16"), ("gpt", "fp16")]):
+            learns_beside_fp32(binary, folder, model, precision, data)
 
 
 if __name__ == "__main__":

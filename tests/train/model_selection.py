@@ -13,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import checkpoint_tensors, refused, run
 
 BINARY = sys.argv.pop()
@@ -241,4 +242,4 @@ class ModelSelectionTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

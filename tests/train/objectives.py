@@ -9,6 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import checkpoint_tensors, run
 from small_data import stage_small
 
@@ -190,4 +191,4 @@ class ObjectivesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 import torch
 
+from drawn import drawn
 from dtrain_run import run
 from gaps import largest, largest_of
 
@@ -136,7 +137,7 @@ def check_smoothed_and_frozen(binary, folder):
 def main():
     binary = sys.argv[1]
     torch.set_num_threads(1)
-    for model in ("mlp", "cnn", "vgg11", "resnet18", "conv_autoencoder"):
+    for model in drawn(("mlp", "cnn", "vgg11", "resnet18", "conv_autoencoder")):
         with tempfile.TemporaryDirectory() as folder:
             check(binary, Path(folder), model)
     with tempfile.TemporaryDirectory() as folder:

@@ -16,10 +16,12 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import h5py
 
+from drawn import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, children, process_state, ranks_of, refused, run, write_rows
 
 RANKS = 4
@@ -337,7 +339,7 @@ def main():
     arguments = parser.parse_args()
     if not has_ulfm():
         sys.exit(77)
-    cases = SAMPLE + OTHERS
+    cases = drawn(SAMPLE + OTHERS)
     if arguments.full:
         at = {phase: STEP_OF.get(phase, 8) for phase in PHASES}
         cases = [Case(mesh, f"kill:rank={rank},phase={phase},step={at[phase]}", resumed=(STEP_OF.get(phase, 7),))
@@ -359,17 +361,13 @@ def main():
             for seconds in survives(arguments.binary, folder, case, expected):
                 rows.append({"mesh": case.mesh, "options": " ".join(map(str, case.options)), "spares": case.spares,
                              "fault": case.fault, "recovered_s": seconds})
-        waits_for_a_survivor_that_comes_late(arguments.binary, folder)
-        keeps_the_last_step(arguments.binary, folder)
-        completes_without_those_lost_at_shutdown(arguments.binary, folder, expected)
-        tells_that_it_died(arguments.binary, folder)
-        a_spare_learns_what_the_memory_limit_has_chosen(arguments.binary, folder)
-        a_stop_on_request_leaves_spares_alive(arguments.binary, folder)
-        another_failure_after_a_loss_ends_the_job(arguments.binary, folder)
-        an_error_of_one_rank_after_a_loss_is_no_loss(arguments.binary, folder)
-        a_spare_goes_on_with_the_program_that_the_run_kept(arguments.binary, folder)
-        dealing_by_speed_goes_on_with_more_copies(arguments.binary, folder)
-        a_run_from_anothers_checkpoint_loses_a_rank_before_its_own_first(arguments.binary, folder)
+        for check in drawn((waits_for_a_survivor_that_comes_late, keeps_the_last_step,
+                            partial(completes_without_those_lost_at_shutdown, expected=expected), tells_that_it_died,
+                            a_spare_learns_what_the_memory_limit_has_chosen, a_stop_on_request_leaves_spares_alive,
+                            another_failure_after_a_loss_ends_the_job, an_error_of_one_rank_after_a_loss_is_no_loss,
+                            a_spare_goes_on_with_the_program_that_the_run_kept, dealing_by_speed_goes_on_with_more_copies,
+                            a_run_from_anothers_checkpoint_loses_a_rank_before_its_own_first)):
+            check(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")

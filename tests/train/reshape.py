@@ -17,6 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from drawn import drawn
 from dtrain_run import checkpoint_tensors, run, step_losses, write_rows
 from small_data import stage_small
 
@@ -93,7 +94,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         data = stage_small(arguments.binary, Path(folder), MODELS)
         for model, sample in SAMPLE.items():
-            for saved_by, loaded_by in itertools.product(MESHES, MESHES) if arguments.full else sample:
+            for saved_by, loaded_by in itertools.product(MESHES, MESHES) if arguments.full else drawn(sample):
                 row = cell(arguments.binary, Path(folder), data, model, saved_by, loaded_by)
                 rows.append(row)
                 print(*row.values(), flush=True)

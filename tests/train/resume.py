@@ -18,6 +18,7 @@ import h5py
 import numpy as np
 
 from faults import fault_library
+from drawn import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, started, step_losses
 
 CNN = ["--model", "cnn", "--epochs", 2, "--limit-steps", 180, "--threads", 1]
@@ -434,19 +435,12 @@ def main():
             survives_a_small_disk(binary, folder)
             needs_a_folder_that_all_see(binary, folder)
             return
-        goes_on_bit_by_bit(binary, folder)
-        keeps_what_it_should(binary, folder)
-        stops_and_goes_on(binary, folder)
-        refuses(binary, folder)
-        goes_on_elsewhere(binary, folder)
-        survives_a_full_disk(binary, folder)
-        writes_the_best_when_it_happens(binary, folder)
-        a_run_from_another_goes_on_by_the_same_command(binary, folder)
-        the_first_command_goes_on_after_one_by_hand(binary, folder)
-        says_how_a_smaller_batch_goes_on(binary, folder)
-        goes_on_from_tables_with_impossible_rows(binary, folder)
-        later_checkpoints_clear_a_failure(binary, folder)
-        waits_for_a_slow_disk(binary, folder)
+        for check in drawn((goes_on_bit_by_bit, keeps_what_it_should, stops_and_goes_on, refuses, goes_on_elsewhere, survives_a_full_disk,
+                            writes_the_best_when_it_happens, a_run_from_another_goes_on_by_the_same_command,
+                            the_first_command_goes_on_after_one_by_hand, says_how_a_smaller_batch_goes_on,
+                            goes_on_from_tables_with_impossible_rows, later_checkpoints_clear_a_failure, waits_for_a_slow_disk)):
+            check(binary, folder)
+            print(check.__name__, flush=True)
 
 
 if __name__ == "__main__":

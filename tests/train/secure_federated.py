@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
 from recovery import has_ulfm
 from pytorch_agrees import random_images  # isort: skip
@@ -246,4 +247,4 @@ exec "$@"
 
 
 if __name__ == "__main__":
-    unittest.main()
+    drawn.main()

@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+import drawn
 from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run, step_losses
 
 FULL = "--full" in sys.argv
@@ -339,4 +340,4 @@ class LossTest(ShardedRuns):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1])
+    drawn.main(argv=sys.argv[:1])

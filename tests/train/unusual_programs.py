@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
+from drawn import drawn  # noqa: E402
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses  # noqa: E402
 from export_model import export_model, mean_loss  # noqa: E402
 
@@ -457,11 +458,11 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         stage(given.binary.resolve(), folder)
-        for check in (trained_numbers_keep_layers_whole, a_module_called_three_times, a_convolution_shared_over_stages,
-                      detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so,
-                      a_recurrent_part_kept_in_evaluation_drops_nothing, views_of_parameters_outlive_their_layer, large_whole_numbers_stay,
-                      a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place, a_run_goes_on_with_its_constants, strides_of_pointwise_convolutions,
-                      own_loss_of_several_targets):
+        for check in drawn((trained_numbers_keep_layers_whole, a_module_called_three_times, a_convolution_shared_over_stages,
+                            detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so,
+                            a_recurrent_part_kept_in_evaluation_drops_nothing, views_of_parameters_outlive_their_layer,
+                            large_whole_numbers_stay, a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place,
+                            a_run_goes_on_with_its_constants, strides_of_pointwise_convolutions, own_loss_of_several_targets)):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import h5py
 
+from drawn import drawn
 from dtrain_run import run
 
 CHANCE = 0.1  # ten classes
@@ -22,7 +23,7 @@ CASES = [  # model, options, the metric of /epochs that the bar is for, the bar,
 
 def main():
     binary = sys.argv[1]
-    for model, options, metric, bar, apart in CASES:
+    for model, options, metric, bar, apart in drawn(CASES):
         reached = []
         for ranks in (1, 2):
             with tempfile.TemporaryDirectory() as folder:

@@ -65,7 +65,7 @@ bool can_run(const RunConfig& config) {
   }
 }
 
-/// Of the rank that needs most.
+/// Of the rank of a pipeline that needs most.
 double estimated_bytes(const RunConfig& config, const MemoryFacts& facts, const Workload& workload) {
   const auto footprint = footprint_of(config, facts);
   const auto& shape = workload.dataset.info().shape;
@@ -105,25 +105,30 @@ OpenOptions open_options(const RunConfig& config, bool micro_batches) {
 MemoryChoice choose_within_limit(const RunConfig& config, const OpenOptions& open,
                                  const topology::Cluster& cluster, bool recovers, h5::Library& library) {
   const topology::Mesh mesh(cluster, config.mesh_shape, config.comm.order);
-  models::RankAlone slices(0, config.mesh_shape.tensor);
+  // Of a tensor group the last has the largest slices, and the first the most tokens.
+  models::RankAlone first(0, config.mesh_shape.tensor);
+  models::RankAlone last(config.mesh_shape.tensor - 1, config.mesh_shape.tensor);
   RunConfig shapes_only = config;
   shapes_only.dry_run = true;
   shapes_only.data.staging = "none";
   shapes_only.model.golden = "off";
   shapes_only.pipeline.memory_limit = "none";  // here it orders, and does not refuse
   shapes_only.pipeline.recompute = "none";
-  WorkloadPlace place;
-  if (config.mesh_shape.tensor > 1) place.tensor = &slices;
-  const auto workload = make_workload(shapes_only, place, library);
+  std::vector<models::TensorGroup*> slices = {nullptr};
+  if (config.mesh_shape.tensor > 1) slices = {&first, &last};
+  std::vector<Workload> workloads;
+  for (auto* const tensor : slices)
+    workloads.push_back(make_workload(shapes_only, {.tensor = tensor}, library));
   auto facts = memory_facts(cluster, mesh, recovers);
-  facts.samples = workload.dataset.info().samples("train");
+  facts.samples = workloads.front().dataset.info().samples("train");
   const auto limit = static_cast<double>(config.pipeline.memory_limit_bytes());
   std::optional<MemoryChoice> nearest;
   double least = 0;
   for (auto& choice : combinations(config, open)) {
     const auto tried = with(config, choice);
     if (!can_run(tried)) continue;
-    const double bytes = estimated_bytes(tried, facts, workload);
+    double bytes = 0;
+    for (const auto& workload : workloads) bytes = std::max(bytes, estimated_bytes(tried, facts, workload));
     if (plan::keeps_within(bytes, limit)) {
       choice.words = fmt::format("{} fits: by estimate {:.1f} MiB of a rank, --memory-limit {}",
                                  as_options(choice), bytes / kMebibyte, config.pipeline.memory_limit);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -68,6 +69,19 @@ TEST_F(MemoryChoiceTest, TheFirstStageThatFitsIsTaken) {
 TEST_F(MemoryChoiceTest, RanksOfOneNodeHaveParametersAndOptimizerOnceAlready) {
   EXPECT_EQ(choose_for_each(11, 4).strategy, "ddp");    // 4 + 12 / 4, and 12 / 4 to save
   EXPECT_EQ(choose_for_each(13, 2).strategy, "zero2");  // two nodes: no block is common to all
+}
+
+TEST_F(MemoryChoiceTest, OfATensorGroupTheLargestSliceHasRoom) {
+  config_.mesh = "data=2,tensor=2";
+  const auto estimate = [&](const std::string& hidden) {
+    config_.model.options = {{"hidden", hidden}};
+    const auto words = choose(1e9).words;
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(words, found, std::regex("by estimate ([0-9.]+) MiB"))) << words;
+    return std::stod(found.str(1));
+  };
+  // Of three units a rank has one and the other two, as both have of four.
+  EXPECT_GE(estimate("3,100000,3"), 0.99 * estimate("4,100000,4"));
 }
 
 TEST_F(MemoryChoiceTest, LayersRunAgainBeforeMicroBatchesBecomeSmaller) {
