@@ -289,7 +289,8 @@ std::string settle_name(const train::RunConfig& config, const Environment& envir
   on_first_rank(world, [&] {
     if (!name.empty()) return;
     name = default_name(config, environment);
-    if (!config.dry_run && !environment.slurm_job_id) name = make_own_folder(config.output.folder, name);
+    const bool makes_folder = !config.dry_run && !environment.slurm_job_id && !config.output.folder.empty();
+    if (makes_folder) name = make_own_folder(config.output.folder, name);
   });
   return world.broadcast(name, 0);
 }

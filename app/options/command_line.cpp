@@ -24,9 +24,6 @@ void refuse(const CLI::App& parser, const Words& extras) {
   const std::string name = flag->substr(0, flag->find('='));
   const auto begin = name.find_first_not_of('-');
   const std::string bare = begin == std::string::npos ? "" : name.substr(begin);
-  if (is_later_option(bare)) {
-    throw usage_error(fmt::format("{} is not available in this version", name), "", "leave it out");
-  }
   std::vector<std::string> names;
   for (const CLI::Option* option : parser.get_options()) {
     for (const auto& long_name : option->get_lnames()) names.push_back(long_name);

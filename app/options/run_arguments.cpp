@@ -62,9 +62,6 @@ const Option& find_key(const std::string& key, const std::string& file) {
     throw usage_error("names a plug-in, which is code, and no file may bring code with it", file,
                       "leave the key out, and give --plugin on the command line");
   }
-  if (is_later_option(key)) {
-    throw usage_error(fmt::format("the key {} is not available in this version", key), file, "leave it out");
-  }
   std::vector<std::string> names;
   for (const Option& option : options) names.push_back(option.name);
   const std::string meant = nearest(key, names);

@@ -9,8 +9,6 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 1> kLaterOptions = {"benchmark"};  // as topology has
-
 /// What other programs call an option.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kOtherNames = {
     {{"lr", "learning-rate"},
@@ -72,10 +70,6 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     best_distance = distance;
   }
   return best;
-}
-
-bool is_later_option(std::string_view name) {
-  return std::find(kLaterOptions.begin(), kLaterOptions.end(), name) != kLaterOptions.end();
 }
 
 }  // namespace dtrain::app

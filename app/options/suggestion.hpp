@@ -9,7 +9,4 @@ namespace dtrain::app {
 /// The candidate that `word` was probably meant to be; empty when none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-/// Whether DESIGN has the option `name` (without dashes) but this version does not.
-bool is_later_option(std::string_view name);
-
 }  // namespace dtrain::app

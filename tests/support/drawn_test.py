@@ -9,9 +9,9 @@ from drawn import DrawnTests, drawn
 CHECKS = list("abcdefg")
 
 
-def of_day(day, checks=CHECKS):
+def of_day(day, checks=CHECKS, **how):
     with mock.patch.dict(os.environ, {"DTRAIN_DRAWN": day}):
-        return drawn(checks, "a script")
+        return drawn(checks, "a script", **how)
 
 
 class DrawnTest(unittest.TestCase):
@@ -25,6 +25,7 @@ class DrawnTest(unittest.TestCase):
         self.assertEqual(of_day("today"), sorted(of_day("today")))
         self.assertEqual(of_day("2026-11-28"), of_day("2026-11-28"))
         self.assertEqual(of_day("2026-11-28", ["alone"]), ["alone"])
+        self.assertEqual(len(of_day("today", share=1 / 3)), 3)
 
     def test_thirty_days_draw_every_check(self):
         self.assertEqual(set(CHECKS), {check for day in range(1, 31) for check in of_day(f"2026-11-{day:02}")})

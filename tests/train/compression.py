@@ -4,10 +4,12 @@
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -181,6 +183,23 @@ class CompressionTest(unittest.TestCase):
             with self.subTest(rounds=name):
                 run(BINARY, 4, "--model", "mlp", "--model-option", "hidden=3,700", "--global-batch", 32, "--threads", 1, "--quiet", "--mesh", "data=2,tensor=2",
                     *LEARNS[:2], "--momentum", 0.9, "--verify-every", 1, "--limit-steps", STEPS, "--name", f"common-{name}", *options, cwd=self.folder, limit_s=60)
+
+    def test_what_a_tensor_group_has_in_common_is_whole_in_a_checkpoint(self):
+        """Shards of layers, and differences that travel in 8 bits: a run in two parts, of which the second begins with one copy, ends as one in one part."""
+        for name, copies, *options in (("shards", 4, "--strategy", "zero3", "--shard-within", "node", "--compression", "int8"),
+                                       ("differences", 2, "--strategy", "local_sgd", "--sync-period", 2, "--exchange-type", "int8")):
+            with self.subTest(strategy=name):
+                train = partial(run, BINARY, 2 * copies, "--model", "mlp", "--model-option", "hidden=5,700,7,300", "--global-batch", 32, "--threads", 1,
+                                "--quiet", "--mesh", f"data={copies},tensor=2", *self.nodes([copies, copies], ""), *LEARNS[:2], "--momentum", 0.9,
+                                "--schedule", "constant", "--checkpoint-every", "8steps", "--limit-steps", 16, *options, cwd=self.folder, limit_s=60)
+                train("--name", f"whole-{name}")
+                whole, cut = (self.folder / f"runs/{part}-{name}" for part in ("whole", "cut"))
+                shutil.copytree(whole, cut, symlinks=True)
+                shutil.rmtree(cut / "checkpoints/step-00000016")
+                (cut / "checkpoints/best").unlink(missing_ok=True)
+                (cut / "state").write_text("failed\n")
+                train("--name", cut.name, "--resume", "auto")
+                self.assert_same(whole, cut, 16)
 
     @unittest.skipUnless(FULL, "with --full")
     def test_zero1_and_pipelines_compress_as_well(self):

@@ -379,7 +379,7 @@ def main(binary):
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}
     named |= {part.__name__: part for part in parts}
-    wanted = PARTS or drawn(named)
+    wanted = PARTS or drawn(named, share=1 / 3)
     unknown = [name for name in wanted if name not in named]
     if unknown:
         sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from drawn import drawn
 from dtrain_run import checkpoint_tensors, run, sample_hash, step_losses
 from gaps import largest
 from small_data import stage_small
@@ -56,7 +57,7 @@ def train(binary, folder, data, model, precision, ranks, *more):
 
 def main():
     binary = sys.argv[1]
-    models = sys.argv[2:] or ("mlp", "cnn", *DOUBLE_ONLY, "nbow", "seq2seq", "gpt")
+    models = sys.argv[2:] or drawn(("mlp", "cnn", *DOUBLE_ONLY, "nbow", "seq2seq", "gpt"))
     with tempfile.TemporaryDirectory() as folder:
         data = stage_small(binary, Path(folder), models)
         compare(binary, models, data)

@@ -137,6 +137,10 @@ std::filesystem::path find_dataset(const std::string& name_or_folder,
   if (std::ranges::find(kPublicDatasets, name_or_folder) != kPublicDatasets.end())
     throw data_error("there is no such dataset in " + where + " yet", "--dataset " + name_or_folder,
                      "download and stage it with 'data/fetch.sh " + name_or_folder + "'");
+  if (name_or_folder.find('/') != std::string::npos)
+    throw data_error("there is no such folder, nor a dataset of that name in " + where,
+                     "--dataset " + name_or_folder,
+                     "correct the path, or stage data with 'dtrain stage NAME --from PATH' and give NAME");
   std::string list;
   for (const std::string& name : there) list += (list.empty() ? "" : ", ") + name;
   throw data_error("there is no such dataset in " + where, "--dataset " + name_or_folder,

@@ -160,6 +160,18 @@ void LayerShards::close(std::size_t layer) {
   release(*own_[layer]);
 }
 
+void LayerShards::agree(const CommonParameters& common) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (!common.any_in(ranges_[i])) continue;
+    hold(i);
+    wholes_[i].gathering.wait();
+    common.agree(wholes_[i].values, ranges_[i], true);
+    take_over(i);
+    release(i);
+  }
+}
+
 /// This rank's part of what is there as a whole.
 void LayerShards::take_over(std::size_t range) {
   const auto part =

@@ -12,6 +12,7 @@
 #include "models/model.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/pipeline/layer_weights.hpp"
+#include "parallel/tensor/common_parameters.hpp"
 
 namespace dtrain::parallel {
 
@@ -42,6 +43,10 @@ class LayerShards final : public LayerWeights {
   void open(std::size_t layer);
   /// What has been written to them becomes the shard's values.
   void close(std::size_t layer);
+
+  /// The ranks of a tensor group take over the first one's copies of what they have in common, by ranges of
+  /// shared_out(). Collective over both groups.
+  void agree(const CommonParameters& common);
 
   const std::vector<Range>& shared_out() const { return ranges_; }
   const std::vector<Range>& held() const { return parts_; }  ///< By range: this rank's part.

@@ -77,7 +77,8 @@ LocalSgd::LocalSgd(const StrategyParts& parts)
       fragments_(copy().parameters(), parts.setting.options.fragments) {
   const auto& options = parts.setting.options;
   if (is_partial(options)) {
-    partial_ = std::make_unique<PartExchange>(copy(), parts.data, parse_exchange_type(options.exchange_type));
+    partial_ = std::make_unique<PartExchange>(copy(), parts.data, parts.tensor,
+                                              parse_exchange_type(options.exchange_type));
   } else if (has_no_outer(options)) {
     return;
   }

@@ -52,11 +52,13 @@ class Messages {
 /// Differences of all copies to values that they had agreed on.
 class SentDifferences final : public SentPart {
  public:
-  /// `values` and `before`: of the part.
+  /// `values` and `before`: of `part`. `common`: borrowed; null: nothing is.
   SentDifferences(comm::Group& copies, ExchangeType type, const at::Tensor& values, at::Tensor before,
-                  double weight)
+                  double weight, const Range& part, const CommonParameters* common)
       : codec_(type),
         copies_(copies.size()),
+        part_(part),
+        common_(common),
         before_(std::move(before)),
         messages_(codec_.bytes(elements()), copies_) {
     const auto difference = (values - before_).to(at::kCPU, at::kFloat).contiguous();
@@ -72,6 +74,7 @@ class SentDifferences final : public SentPart {
     const std::span<float> sums(difference.mutable_data_ptr<float>(), elements());
     for (int copy = 0; copy < copies_ && weights > 0; ++copy)
       codec_.add(messages_.body(copy), static_cast<float>(messages_.weight(copy) / weights), sums);
+    if (common_ != nullptr) common_->agree(difference, part_, true);
     mean.copy_(before_).add_(difference.to(mean.options()));
   }
 
@@ -80,6 +83,8 @@ class SentDifferences final : public SentPart {
 
   DifferenceCodec codec_;
   int copies_;
+  Range part_;
+  const CommonParameters* common_;
   at::Tensor before_;
   Messages messages_;
   comm::Handle arrival_;
@@ -122,6 +127,13 @@ class SentSum final : public SentPart {
 
 }  // namespace
 
+PartExchange::PartExchange(LocalCopy& copy, comm::Group& copies, comm::Group& tensor, ExchangeType type)
+    : copy_(copy), copies_(copies), type_(type) {
+  if (type == ExchangeType::int8 && tensor.size() > 1) common_.emplace(copy.parameters(), nullptr, tensor);
+}
+
+const CommonParameters* PartExchange::common() const { return common_ ? &*common_ : nullptr; }
+
 void PartExchange::average(const Range& part, const at::Tensor& agreed, Weight weight) {
   if (part.size() == 0 || copies_.size() == 1) return;
   const at::NoGradGuard no_grad;
@@ -129,7 +141,8 @@ void PartExchange::average(const Range& part, const at::Tensor& agreed, Weight w
     average_all_bits(part, agreed, weight);
   } else {
     const auto values = part_of_all(copy_.values(), part);
-    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight.value).receive(values);
+    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight.value, part, common())
+        .receive(values);
   }
 }
 
@@ -140,7 +153,8 @@ std::unique_ptr<SentPart> PartExchange::send(const Range& part, const at::Tensor
   const auto values = part_of_all(copy_.values(), part);
   auto before = part_of_all(agreed, part);
   if (type_ != ExchangeType::full)
-    return std::make_unique<SentDifferences>(copies_, type_, values, std::move(before), weight.value);
+    return std::make_unique<SentDifferences>(copies_, type_, values, std::move(before), weight.value, part,
+                                             common());
   return std::make_unique<SentSum>(copies_, values, std::move(before), weight, memory, part,
                                    copy_.algorithm());
 }

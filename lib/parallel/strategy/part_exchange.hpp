@@ -3,12 +3,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 
 #include "comm/group.hpp"
 #include "core/slice.hpp"
 #include "parallel/memory/exchange_memory.hpp"
 #include "parallel/strategy/difference_codec.hpp"
 #include "parallel/strategy/local_copy.hpp"
+#include "parallel/tensor/common_parameters.hpp"
 
 namespace dtrain::parallel {
 
@@ -28,12 +30,14 @@ class SentPart {
 ///
 /// In 16 or 8 bits each copy sends its difference to the values agreed on last to all others, and each adds
 /// up all of them in fp32, in the order of the ranks: so all have the same bits. With n values and p copies a
-/// rank sends (p - 1) n bytes in 8 bits, and a 64th for scales.
+/// rank sends (p - 1) n bytes in 8 bits, and a 64th for scales. In 8 bits rounding depends on what lies
+/// beside a value: then the ranks of a tensor group take over the first one's sums of what they have in
+/// common.
 class PartExchange {
  public:
-  /// All are borrowed. `copies`: the ranks that hold a copy each.
-  PartExchange(LocalCopy& copy, comm::Group& copies, ExchangeType type)
-      : copy_(copy), copies_(copies), type_(type) {}
+  /// All are borrowed. `copies`: the ranks that hold a copy each. `tensor`: those that hold this one's
+  /// slices.
+  PartExchange(LocalCopy& copy, comm::Group& copies, comm::Group& tensor, ExchangeType type);
 
   /// What a copy counts in the mean. Shares of all copies add up to 1, which spares a message.
   struct Weight {
@@ -54,11 +58,13 @@ class PartExchange {
                                  const ExchangeMemory& memory);
 
  private:
+  const CommonParameters* common() const;
   void average_all_bits(const Range& part, const at::Tensor& agreed, Weight weight);
 
   LocalCopy& copy_;
   comm::Group& copies_;
   ExchangeType type_;
+  std::optional<CommonParameters> common_;  // empty: all round it alike
 };
 
 }  // namespace dtrain::parallel

@@ -172,13 +172,13 @@ std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& par
                                               parts.counts_common);
 }
 
-/// Null where tensor groups round what they have in common alike, or hold only shards of it. By the options
-/// alone: all ranks of a group decide alike, whatever their nodes share.
+/// Null where tensor groups round what they have in common alike. By the options alone: all ranks of a group
+/// decide alike, whatever their nodes share.
 std::unique_ptr<CommonParameters> common_parameters(const StrategyParts& parts, Shards shards,
                                                     const FlatParameters& parameters) {
   const auto& setting = parts.setting;
   const bool rounds_by_place = setting.options.compression != "none" || setting.optimizer.codes_state();
-  if (parts.tensor.size() == 1 || !rounds_by_place || shards == Shards::parameters) return nullptr;
+  if (parts.tensor.size() == 1 || !rounds_by_place) return nullptr;
   const auto table = table_of(parts, shards);
   return std::make_unique<CommonParameters>(parameters, table ? table->weight : nullptr, parts.tensor);
 }
@@ -187,6 +187,7 @@ std::unique_ptr<CommonParameters> common_parameters(const StrategyParts& parts, 
 
 Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
     : parts_(parts),
+      shards_(shards),
       memory_(node_memory(parts, shards)),
       parameters_(flat_parameters(parts, shards, memory_)),
       compression_(compression_of(parts, memory_)),
@@ -446,7 +447,16 @@ void Synchronous::update(const StepPlan& plan, double scale) {
 void Synchronous::agree_on_common() {
   if (common_ == nullptr) return;
   const ScopedSpan span(parts_.sink, Phase::optimizer, "agree in tensor group");
-  common_->agree(parameters_.values(), !memory_.shared() || sharers(parts_).rank() == 0);
+  const bool writes = !memory_.shared() || sharers(parts_).rank() == 0;
+  if (layers_ != nullptr) {
+    layers_->agree(*common_);
+  } else {
+    // Another rank of the group may have shards of layers, where this one's node shares whole parameters.
+    const auto ranges = shards_ == Shards::parameters ? runs_of_layers(parts_.model, parameters_)
+                                                      : std::vector<Range>{{0, parameters_.size()}};
+    for (const Range& range : ranges)
+      common_->agree(parameters_.values().narrow(0, range.begin, range.size()), range, writes);
+  }
   if (memory_.shared()) sharers(parts_).barrier().wait();
   if (halves_ != nullptr) halves_->forget();
 }
@@ -465,7 +475,8 @@ void Synchronous::compare_copies(std::int64_t number) {
   synchronise();
   const auto values = layers_ == nullptr ? parameters_.values() : parameters_.values().narrow(0, 0, 0);
   require_same_copies(parts_.data, parts_.world, parts_.model, values, number);
-  if (common_ != nullptr) common_->require_same(parameters_.values(), parts_.world, number);
+  if (common_ != nullptr && shards_ != Shards::parameters)
+    common_->require_same(parameters_.values(), parts_.world, number);
 }
 
 }  // namespace dtrain::parallel

@@ -92,6 +92,7 @@ class Synchronous final : public Strategy, private LocalSums {
   void close_late(const StepTotals& total, StepOutcome& outcome);
 
   StrategyParts parts_;
+  Shards shards_;
   NodeMemory memory_;
   FlatParameters parameters_;
   std::unique_ptr<GradientCompression> compression_;  // null: gradients travel in all their bits

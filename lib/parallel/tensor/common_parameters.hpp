@@ -19,16 +19,20 @@ class CommonParameters {
   /// `left_out`: one that nothing rounds so; null: none.
   CommonParameters(const FlatParameters& parameters, const models::Parameter* left_out, comm::Group& tensor);
 
-  /// All ranks take over the first one's values. `values` [size of the parameters], flat. `writes`: false
-  /// where another rank writes to the same memory. Collective over the group, and blocking.
-  void agree(at::Tensor& values, bool writes);
+  /// Whether any of them lies in `part`: the same on all ranks.
+  bool any_in(const Range& part) const { return !within(part).empty(); }
+
+  /// All ranks take over the first one's values of `part` of the flat parameters, which is to have the same
+  /// parameters as a whole on all of them. `values` [elements of the part]. `writes`: false where another
+  /// rank writes to the same memory. Collective over the group, and blocking.
+  void agree(at::Tensor values, const Range& part, bool writes) const;
 
   /// Throws Error on all ranks of `world` where the copies of a group differ after `step`. Collective over
   /// both, and blocking.
   void require_same(const at::Tensor& values, comm::Group& world, std::int64_t step) const;
 
  private:
-  at::Tensor together(const at::Tensor& values) const;
+  std::vector<Range> within(const Range& part) const;
 
   comm::Group& tensor_;
   std::vector<Range> ranges_;  // of the flat parameters, in one order on all ranks

@@ -40,15 +40,24 @@ class CommonParametersTest : public testing::Test {
 
 TEST_F(CommonParametersTest, FollowTheFirstRank) {
   CommonParameters common(parameters_, nullptr, job_.data());
-  common.agree(parameters_.values(), true);
+  common.agree(parameters_.values(), {0, parameters_.size()}, true);
   expect(1);
   EXPECT_NO_THROW(common.require_same(parameters_.values(), job_.world(), 3));
 }
 
 TEST_F(CommonParametersTest, AreWrittenByOneOfTheRanksThatShareMemory) {
   CommonParameters common(parameters_, nullptr, job_.data());
-  common.agree(parameters_.values(), false);
+  common.agree(parameters_.values(), {0, parameters_.size()}, false);
   expect(own());
+}
+
+TEST_F(CommonParametersTest, FollowPartByPart) {
+  const CommonParameters common(parameters_, nullptr, job_.data());
+  for (const auto& entry : parameters_.entries()) {
+    const Range part{entry.offset, FlatParameters::end_of(entry)};
+    common.agree(parameters_.values().narrow(0, part.begin, part.size()), part, true);
+  }
+  expect(1);
 }
 
 TEST_F(CommonParametersTest, ThatDifferEndTheRun) {
