@@ -31,13 +31,18 @@ class Counting {
       const double inputs = weight.empty() ? 1.0 : static_cast<double>(weight[0]);
       return 2 * element_count(shape("input")) * element_count(weight) / std::max(inputs, 1.0) + results;
     }
-    if (is_one_of({"scaled_dot_product_attention"})) {
-      const double pairs = element_count(shape("query")) * extent("key", -2);  // times E: both products
-      return 4 * pairs;
-    }
+    if (is_one_of({"scaled_dot_product_attention"}))  // both products
+      return 4 * element_count(shape("query")) * extent("key", -2);
     if (is_one_of({"lstm", "gru", "rnn_tanh", "rnn_relu"})) return recurrent();
     if (is_view()) return 0;
     return results;
+  }
+
+  double elements_kept_inside() const {
+    const auto* dropout = node_.find("dropout_p");
+    const bool drops = dropout != nullptr && !dropout->reals.empty() && dropout->reals[0] != 0;
+    if (!drops || !is_one_of({"scaled_dot_product_attention"})) return 0;
+    return 2 * element_count(shape("query")) / std::max(extent("query", -1), 1.0) * extent("key", -2);
   }
 
  private:
@@ -95,6 +100,10 @@ class Counting {
 
 double flops_of(const Node& node, const std::function<Shape(ValueId)>& shape_of) {
   return Counting(node, shape_of).flops();
+}
+
+double elements_kept_inside(const Node& node, const std::function<Shape(ValueId)>& shape_of) {
+  return Counting(node, shape_of).elements_kept_inside();
 }
 
 }  // namespace dtrain::models::exported

@@ -12,4 +12,8 @@ namespace dtrain::models::exported {
 /// of a tensor.
 double flops_of(const Node& node, const std::function<Shape(ValueId)>& shape_of);
 
+/// Elements that a node keeps for backward beside its results: attention with dropout has its weights [...,
+/// L, S] before and after that. Without dropout the kernels make them again.
+double elements_kept_inside(const Node& node, const std::function<Shape(ValueId)>& shape_of);
+
 }  // namespace dtrain::models::exported

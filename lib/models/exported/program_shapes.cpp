@@ -99,6 +99,7 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
     cost.flops += step.texts ? element_count(shape(*step.texts)) *
                                    static_cast<double>(shape(node.outputs[0].values.at(0)).back())
                              : flops_of(node, shape);
+    cost.activation_bytes += elements_kept_inside(node, shape) * float_bytes;
     const auto shared = shared_memory(node, step.handle.schema());
     for (const auto& output : node.outputs) {
       if (output.kind == Output::Kind::number) continue;
