@@ -26,12 +26,16 @@ def drawn(checks, of=Path(sys.argv[0]).name, share=1 / 2):
 
 
 class DrawnTests(unittest.TestLoader):
-    """Loads the drawn half of each class."""
+    """Loads the drawn share of each class."""
+
+    def __init__(self, share=1 / 2):
+        super().__init__()
+        self.share = share
 
     def getTestCaseNames(self, testCaseClass):
-        return drawn(super().getTestCaseNames(testCaseClass), testCaseClass.__qualname__)
+        return drawn(super().getTestCaseNames(testCaseClass), testCaseClass.__qualname__, self.share)
 
 
-def main(argv=None):
+def main(argv=None, share=1 / 2):
     """unittest.main with the drawn tests."""
-    unittest.main(argv=argv, testLoader=DrawnTests())
+    unittest.main(argv=argv, testLoader=DrawnTests(share))

@@ -18,6 +18,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from drawn import drawn
 from dtrain_run import checkpoint_tensors, refused, run, sample_hash, step_losses
 from gaps import largest
 from small_data import stage_small
@@ -167,7 +168,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("--full", action="store_true")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=drawn(MODELS))
     parser.add_argument("--out", type=Path, help="where the page and the raw figures go")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

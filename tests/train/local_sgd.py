@@ -353,4 +353,4 @@ class LossTest(StrategyTest):
 
 
 if __name__ == "__main__":
-    drawn.main()
+    drawn.main(share=1 / 3)

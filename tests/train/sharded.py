@@ -340,4 +340,4 @@ class LossTest(ShardedRuns):
 
 
 if __name__ == "__main__":
-    drawn.main(argv=sys.argv[:1])
+    drawn.main(argv=sys.argv[:1], share=1 / 3)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 import programs
+from drawn import drawn
 from dtrain_run import checkpoint_tensors, ranks_of, run, step_losses
 from export_model import mean_loss
 from gaps import largest, largest_of
@@ -195,7 +196,7 @@ def main():
     parser.add_argument("names", nargs="*")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    chosen = given.names or [name for name, program in programs.PROGRAMS.items() if given.full or program.ci]
+    chosen = given.names or drawn([name for name, program in programs.PROGRAMS.items() if given.full or program.ci])
     failures, missing = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
