@@ -28,7 +28,7 @@ MESHES = ("data=2", "pipe=2", "data=2,pipe=2")
 STEPS = 4
 COMMON = ["--epochs", 2, "--limit-steps", STEPS, "--global-batch", 16, "--micro-batches", 8, "--threads", 1, "--optimizer", "sgd", "--learning-rate", 0.05,
           "--quiet"]
-DATASETS = {"images": "pictures", "words": "blocks", "turned": "blocks"}
+DATASETS = {"images": "pictures", "words": "blocks", "turned": "blocks", "padded": "blocks", "biased": "blocks"}
 
 
 def stage(binary, folder):
@@ -80,16 +80,48 @@ class Turned(torch.nn.Module):
         return self.head(torch.tanh(self.mixed(self.norm(self.embedding(ids)).transpose(1, 2))).transpose(1, 2))
 
 
+class Padded(torch.nn.Module):
+    """A mask of real numbers flows from layer to layer, and nothing is learnt through it."""
+
+    def __init__(self, words, width=16):
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0, batch_first=True, norm_first=True)
+        self.embedding, self.head = torch.nn.Embedding(words, width), torch.nn.Linear(width, words)
+        self.encoder = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+
+    def forward(self, ids):
+        return self.head(self.encoder(self.embedding(ids), src_key_padding_mask=ids == 1))
+
+
+class Biased(torch.nn.Module):
+    """Attentions whose masks are learnt, also by layers that run again."""
+
+    def __init__(self, words, length, width=16):
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(words, width), torch.nn.Linear(width, words)
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(width, 3 * width) for _ in range(3))
+        self.biases = torch.nn.ParameterList(torch.randn(1, 2, length, length) for _ in range(3))
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for part, bias in zip(self.parts, self.biases):
+            q, k, v = (one.unflatten(2, (2, -1)).transpose(1, 2) for one in part(x).chunk(3, 2))
+            x = x + torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2)
+        return self.head(x)
+
+
 def bits_agree(binary, folder):
     torch.manual_seed(3)
-    make_programs.write(folder, "turned", Turned(11, 6), (torch.randint(11, (4, 6)),))
+    for program, module in (("turned", Turned(11, 6)), ("padded", Padded(11)), ("biased", Biased(11, 6))):
+        make_programs.write(folder, program, module, (torch.randint(11, (4, 6)),))
     for program in DATASETS:
         losses, tensors = trained(binary, folder, f"{program}-bits", program, "data=1", "--reproducible")
-        for mesh in MESHES:
-            other, theirs = trained(binary, folder, f"{program}-bits-{mesh}", program, mesh, "--reproducible")
-            assert np.array_equal(other, losses), (program, mesh, other, losses)
+        again = [("data=1", "--recompute", "full")] if program in ("padded", "biased") else []  # elsewhere shared weights add up in another order
+        for mesh, *options in (*((mesh,) for mesh in MESHES), *again):
+            other, theirs = trained(binary, folder, f"{program}-bits-{mesh}-{len(options)}", program, mesh, "--reproducible", *options)
+            assert np.array_equal(other, losses), (program, mesh, options, other, losses)
             for key, value in tensors.items():
-                assert np.array_equal(theirs[key], value), (program, mesh, key)
+                assert np.array_equal(theirs[key], value), (program, mesh, options, key)
 
 
 def learns_in_half_precision(binary, folder):

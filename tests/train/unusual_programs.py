@@ -100,6 +100,82 @@ def agrees(binary, folder, name, module, dataset, *ways, loss="cross_entropy"):
     return found
 
 
+class UsedDetached(nn.Module):
+    """The norm of zeros, whose gradient is infinite, is used by a later module, detached."""
+
+    class Norm(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.fc = nn.Linear(width, width)
+
+        def forward(self, x):
+            x = F.relu(self.fc(x))
+            return x, (0 * x.pow(2).sum(1, keepdim=True)).sqrt()
+
+    class Scaled(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.fc = nn.Linear(width, width)
+
+        def forward(self, x, norm):
+            return self.fc(x / (norm.detach() + 1))
+
+    def __init__(self, width=6):
+        super().__init__()
+        torch.manual_seed(1)
+        self.norm, self.between, self.scaled = self.Norm(width), nn.Linear(width, width), self.Scaled(width)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        x, norm = self.norm(x)
+        return self.head(self.scaled(torch.tanh(self.between(x)), norm))
+
+
+class WithoutDerivative(nn.Module):
+    """A later module divides what comes from the input alone, by an operation that has no derivative."""
+
+    class Rounded(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.fc = nn.Linear(width, width)
+
+        def forward(self, x, steps):
+            return self.fc(x) * (1 + steps.floor_divide(2.0))
+
+    def __init__(self, width=6):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.between, self.rounded = nn.Linear(width, width), nn.Linear(width, width), self.Rounded(width)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, x):
+        steps = 1.5 * x
+        return self.head(self.rounded(torch.tanh(self.between(torch.tanh(self.first(x)))), steps))
+
+
+def gradients_pass_where_they_reach_a_parameter(binary, folder):
+    """Also where the layers are cut apart: on a pipeline, and where they run again."""
+    for name, module in (("detached_later", UsedDetached()), ("no_derivative", WithoutDerivative())):
+        agrees(binary, folder, name, module, "rows", ("data=1",), ("pipe=2",), ("pipe=3",), ("data=1", "--recompute", "full"))
+
+
+class Anchored(nn.Module):
+    def __init__(self, width=6):
+        super().__init__()
+        self.fc, self.head = nn.Linear(width, width), nn.Linear(width, CLASSES)
+        self.register_buffer("anchor", self.fc.weight.detach())
+
+    def forward(self, x):
+        return self.head(self.fc(x) + F.linear(x, self.anchor))
+
+
+def a_buffer_that_is_a_parameters_memory_is_refused(binary, folder):
+    """It would change with the parameter in PyTorch, and here not."""
+    export_model(Anchored(), (torch.randn(4, 6),), folder / "anchored.pt2", loss="cross_entropy")
+    refused(binary, 1, 2, ["anchored.pt2", "a buffer, anchor, that is the memory of the parameter fc.weight", "clone()"],
+            *options_of("anchored", "rows", "cross_entropy", SAMPLES), cwd=folder)
+
+
 class Tempered(nn.Module):
     """A trained number or mask between the layers of each attention and pair but the last, whose number is detached."""
 
@@ -462,7 +538,8 @@ def main():
                             detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so,
                             a_recurrent_part_kept_in_evaluation_drops_nothing, views_of_parameters_outlive_their_layer,
                             large_whole_numbers_stay, a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place,
-                            a_run_goes_on_with_its_constants, strides_of_pointwise_convolutions, own_loss_of_several_targets)):
+                            a_run_goes_on_with_its_constants, strides_of_pointwise_convolutions, own_loss_of_several_targets,
+                            gradients_pass_where_they_reach_a_parameter, a_buffer_that_is_a_parameters_memory_is_refused)):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

@@ -209,6 +209,17 @@ void Program::find_tied() {
     }
     first_names_.emplace(input->name, first != nullptr ? *first : input->name);
   }
+  for (const auto* buffer : graph_.inputs_of(GraphInput::Kind::buffer)) {
+    const auto& stored = find(*buffer);
+    const auto owner = std::ranges::find_if(
+        parameters, [&](const auto* parameter) { return find(*parameter).record == stored.record; });
+    if (owner == parameters.end() || stored.sizes == std::vector<std::int64_t>{0}) continue;
+    throw Error(
+        fmt::format("has a buffer, {}, that is the memory of the parameter {}", printable(buffer->name, 100),
+                    printable((*owner)->name, 100)),
+        {.advice = "register a clone() of the parameter as the buffer, or use the parameter in forward",
+         .code = ExitCode::usage});
+  }
 }
 
 at::Tensor Program::read(const GraphInput& input) const {

@@ -36,6 +36,8 @@ at::Tensor as_sent(const at::Tensor& given) {
   return tensor;
 }
 
+bool contains(const auto& all, const auto& one) { return std::ranges::find(all, one) != all.end(); }
+
 /// In memory of its own, elements that are repeated once.
 at::Tensor copy_of(const at::Tensor& tensor) {
   at::Tensor compact = tensor;
@@ -107,6 +109,7 @@ Scope ProgramLayer::scope() {
           .place_of = [this](ValueId value) { return place_of(value); },
           .own_parameter = [this](ValueId value) { return exclusive_parameter(value); },
           .parameter = [this](ValueId value) { return parameter_of(value); },
+          .carries = [this](ValueId value) { return planned_->plan.carries.contains(value); },
           .buffer = [this](ValueId value) { return buffer_of(value); }};
 }
 
@@ -177,11 +180,17 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
       tensor = at::constant_pad_nd(tensor, {0, missing}, kPadding);
     if (tensor.device() != work.device) tensor = tensor.to(work.device);
     if (work.context.as_sent && run_ > 0 && tensor.is_floating_point()) tensor = as_sent(tensor);
-    if (std::ranges::find(run.cloned, value) != run.cloned.end()) {
+    const auto place = places_.at(value);
+    if (run_ > 0 && tensor.requires_grad() && !planned_->plan.carries.contains(value)) {
+      const bool is_written =
+          std::ranges::any_of(done_, [place](const Done& done) { return contains(done.written, place); });
+      tensor = is_written ? tensor.detach().clone() : tensor.detach();
+    }
+    if (contains(run.cloned, value)) {
       const bool in_order = tensor.dim() >= 3 && graph()[value].tensor->lies_in_order;
       tensor = tensor.clone(in_order ? at::MemoryFormat::Contiguous : at::MemoryFormat::Preserve);
     }
-    work.tensors[places_.at(value)] = tensor;
+    work.tensors[place] = tensor;
   }
   for (const Used& used : used_) {
     at::Tensor& tensor = work.tensors[used.place];
@@ -255,6 +264,8 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
     }
     const at::Tensor& tensor = work.tensors[places_.at(*flowing.value)];
     made.push_back(lies_in_parameter(tensor) ? copy_of(tensor) : tensor);
+    if (made.back().requires_grad() && !planned_->plan.carries.contains(*flowing.value))
+      made.back() = made.back().detach();
   }
   return made;
 }

@@ -11,6 +11,12 @@
 namespace dtrain::models::exported {
 namespace {
 
+std::optional<double> scale_of(const Given& given) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const double scale = given.real("scale", kNone);
+  return std::isnan(scale) ? std::nullopt : std::optional(scale);
+}
+
 class AttentionOperation final : public Operation {
  public:
   AttentionOperation(const Given& given, const Flow& heads)
@@ -23,10 +29,8 @@ class AttentionOperation final : public Operation {
         causal_(given.flag("is_causal", false)),
         grouped_(given.flag("enable_gqa", false)),
         stream_(stream_of(given.node)),
-        heads_(heads) {
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    if (const double scale = given.real("scale", kNone); !std::isnan(scale)) scale_ = scale;
-  }
+        heads_(heads),
+        scale_(scale_of(given)) {}
 
   void run(Workspace& work) override {
     const at::Tensor& query = work.tensors[query_];
@@ -68,7 +72,38 @@ class AttentionOperation final : public Operation {
   std::optional<double> scale_;
 };
 
+class MaskedAttentionOperation final : public Operation {
+ public:
+  MaskedAttentionOperation(const Given& given, bool learns_mask)
+      : query_(given.needed_place("query")),
+        key_(given.needed_place("key")),
+        value_(given.needed_place("value")),
+        mask_(given.needed_place("attn_mask")),
+        to_(given.result()),
+        causal_(given.flag("is_causal", false)),
+        grouped_(given.flag("enable_gqa", false)),
+        learns_mask_(learns_mask),
+        scale_(scale_of(given)) {}
+
+  void run(Workspace& work) override {
+    at::Tensor mask = work.tensors[mask_];
+    const bool learns = learns_mask_ && work.context.mode == Mode::training;
+    if (mask.requires_grad() != learns) mask = mask.detach().set_requires_grad(learns);
+    work.tensors[to_] = at::scaled_dot_product_attention(
+        work.tensors[query_], work.tensors[key_], work.tensors[value_], mask, 0.0, causal_, scale_, grouped_);
+  }
+
+ private:
+  std::size_t query_, key_, value_, mask_, to_;
+  bool causal_, grouped_, learns_mask_;
+  std::optional<double> scale_;
+};
+
 }  // namespace
+
+std::unique_ptr<Operation> masked_attention_operation(const Given& given, bool learns_mask) {
+  return std::make_unique<MaskedAttentionOperation>(given, learns_mask);
+}
 
 std::unique_ptr<Operation> attention_operation(const Given& given, const Flow& heads) {
   return std::make_unique<AttentionOperation>(given, heads);

@@ -11,4 +11,9 @@ namespace dtrain::models::exported {
 /// documentation in torch.nn.functional.
 std::unique_ptr<Operation> attention_operation(const Given& given, const Flow& heads = {});
 
+/// The same without dropout, by LibTorch's kernel, with a mask of real numbers. LibTorch takes another
+/// kernel, with other rounding, where the mask asks for a gradient. `learns_mask`: it does in every training
+/// pass, also in one that runs again later and makes no graph now; else in none.
+std::unique_ptr<Operation> masked_attention_operation(const Given& given, bool learns_mask);
+
 }  // namespace dtrain::models::exported

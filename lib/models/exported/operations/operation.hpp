@@ -45,6 +45,7 @@ struct Scope {
   /// written by dtrain's own kernels. Else null.
   std::function<Parameter*(ValueId)> own_parameter;
   std::function<Parameter*(ValueId)> parameter;  ///< The same for any parameter.
+  std::function<bool(ValueId)> carries;          ///< Whether a gradient passes through a value.
   std::function<Buffer*(ValueId)> buffer;        ///< The layer's buffer that a value is, or null.
 };
 

@@ -308,6 +308,14 @@ bool halves(const Given& given) {
          given.alike("dilation", 1) == 1 && !given.flag("ceil_mode", false);
 }
 
+/// The mask of real numbers of an attention, or nothing.
+std::optional<ValueId> masked_by(const Given& given, const Scope& scope) {
+  if (!calls(given.node, "scaled_dot_product_attention")) return std::nullopt;
+  const auto mask = given.tensor("attn_mask");
+  const bool is_real = mask && at::isFloatingType(scope.graph[*mask].tensor->type);
+  return is_real ? mask : std::nullopt;
+}
+
 }  // namespace
 
 // A guess for files that do not say it.
@@ -354,6 +362,8 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   }
   if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) != 0)
     return attention_operation(given);
+  if (const auto mask = masked_by(given, scope))
+    return masked_attention_operation(given, scope.carries(*mask));
   if (calls(node, "lstm") || calls(node, "gru"))
     return recurrent_operation(node, scope, drops_in_training(node, in_training));
   if (calls(node, "linear")) return linear(given, scope);

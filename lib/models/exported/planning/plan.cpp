@@ -156,7 +156,8 @@ class Planning {
     }
   }
 
-  /// Which parameters a gradient of the output reaches. What is written to through a view counts whole.
+  /// Which parameters a gradient of the output reaches, and through what. What is written to through a view
+  /// counts whole.
   void find_trained() {
     Memory memory(graph_.values.size());  // what detach gives has no gradient, though it is the same memory
     for (const Step& step : steps_) {
@@ -185,6 +186,26 @@ class Planning {
     }
     for (const auto* parameter : graph_.inputs_of(GraphInput::Kind::parameter))
       if (reached.contains(parameter->value)) plan_.trained.insert(parameter->value);
+
+    std::set<ValueId> follows;  // from a parameter
+    std::set<ValueId> follows_in_memory;
+    const auto take = [&](ValueId value) {
+      follows.insert(same(value));
+      follows_in_memory.insert(root(value));
+    };
+    const auto depends = [&](ValueId value) {
+      return follows.contains(same(value)) || follows_in_memory.contains(root(value));
+    };
+    for (const auto* parameter : graph_.inputs_of(GraphInput::Kind::parameter)) take(parameter->value);
+    for (const Step& step : steps_) {
+      if (calls(node(step), "detach") || std::ranges::none_of(tensors_read(step, graph_), depends)) continue;
+      std::ranges::for_each(tensors_made(node(step)), take);
+      std::ranges::for_each(written(node(step), step.handle.schema()), take);
+    }
+    for (ValueId value = 0; value < graph_.values.size(); ++value) {
+      if ((reached.contains(same(value)) || roots.contains(root(value))) && depends(value))
+        plan_.carries.insert(value);
+    }
   }
 
   void count_uses() {

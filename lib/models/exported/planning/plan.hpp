@@ -58,6 +58,9 @@ struct Plan {
   ValueId output = 0;
 
   std::set<ValueId> trained;  ///< Parameters that a gradient of the output reaches.
+  /// Values through which such a gradient passes. No other is to ask for one: where layers are cut apart all
+  /// that flows between them could.
+  std::set<ValueId> carries;
 
   /// Counters of BatchNorm, whose `add_` is left out.
   std::vector<ValueId> counters;
