@@ -26,6 +26,7 @@ MODELS = {  # a tied weight and dropout; convolutions with channels last and Bat
             "--model-option", "width=16", "--model-option", "dropout=0.1"],
     "resnet18": ["--model", "resnet18", "--global-batch", 30, "--model-option", "width=4", "--learning-rate", 0.05],
     "mlp": ["--model", "mlp", "--global-batch", 50, "--model-option", "hidden=37,5", "--optimizer", "adam"]}
+MODELS["mlp-bf16"] = [*MODELS["mlp"], "--precision", "bf16"]
 ZERO1 = ["--strategy", "zero1"]
 ZERO2 = ["--strategy", "zero2"]
 ZERO3 = ["--strategy", "zero3"]
@@ -74,7 +75,8 @@ class ShardedTest(ShardedRuns):
     def test_it_has_the_bits_of_one_rank(self):
         cases = {"gpt": [("zero1", "data=2,pipe=2"), ("zero2", "data=2,pipe=2"), ("zero3", "data=2,pipe=2")],
                  "resnet18": [("zero1", "data=2"), ("zero3", "data=2")],
-                 "mlp": [("zero1", "data=2,pipe=2"), ("zero2", "data=4"), ("zero3", "data=4")]}
+                 "mlp": [("zero1", "data=2,pipe=2"), ("zero2", "data=4"), ("zero3", "data=4")],
+                 "mlp-bf16": [("zero3", "data=2")]}
         if FULL:
             meshes = [f"data={ranks}" for ranks in (2, 3, 4)]
             cases = {model: [*of_model, *[(stage, mesh) for stage in ("zero1", "zero2", "zero3") for mesh in meshes]]

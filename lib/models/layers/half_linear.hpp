@@ -6,8 +6,9 @@
 
 namespace dtrain::models {
 
-/// Whether half_linear() takes this: a matrix, products in half precision on the CPU, and a weight of which
-/// there is a copy in it (Parameter::half).
+/// Whether half_linear() takes this: a matrix, products in half precision on the CPU, in a pass with
+/// gradients. The same whether there is a copy of the weight in half precision (Parameter::half) or not, as
+/// where ranks hold shards of layers.
 bool fits_half_linear(const at::Tensor& input, const Parameter& weight);
 
 /// x W^T + b in half precision as one node of the graph, whose gradients of weight and bias are in full

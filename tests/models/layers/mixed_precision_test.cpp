@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "models/compute/precision.hpp"
 #include "models/layers/linear.hpp"
@@ -99,14 +100,17 @@ TEST(ProductScope, AnInnerOneCanAskForFullPrecision) {
   EXPECT_EQ(as_factor(a).scalar_type(), at::kBFloat16);
 }
 
-// The gradient of a weight of which there is a copy is in full precision, however many rows there are.
+// The gradient of a weight is in full precision, however many rows there are, and whether there is a copy of
+// it or not, as where ranks hold shards of layers.
 TEST(HalfLinear, ItsGradientsAreThoseOfTheRoundedNumbers) {
-  for (const std::int64_t rows : {0, 3, 100}) {
+  for (const auto& [rows, has_copy] : {std::pair(0, true), std::pair(3, true), std::pair(100, true),
+                                       std::pair(3, false), std::pair(100, false)}) {
     Linear layer("linear", 70, 41);
     const at::NoGradGuard by_hand;
     for (Parameter& parameter : layer.parameters()) parameter.value.normal_();
     Parameter& weight = layer.parameters()[0];
-    weight.half = weight.value.to(at::kBFloat16);
+    const at::Tensor half = weight.value.to(at::kBFloat16);
+    if (has_copy) weight.half = half;
     const at::AutoGradMode recorded(true);
     const at::Tensor x = at::randn({rows, 70}).to(at::kBFloat16).requires_grad_();
     const at::Tensor y = layer.run({x}, {.half = at::kBFloat16})[0];
@@ -114,9 +118,9 @@ TEST(HalfLinear, ItsGradientsAreThoseOfTheRoundedNumbers) {
     const at::Tensor gradient = at::randn({rows, 41}).to(at::kBFloat16);
     y.backward(gradient);
     const auto wide = [](const at::Tensor& value) { return value.detach().to(at::kFloat); };
-    EXPECT_LE(distance(wide(y), at::linear(wide(x), wide(weight.half), layer.parameters()[1].value.detach())),
+    EXPECT_LE(distance(wide(y), at::linear(wide(x), wide(half), layer.parameters()[1].value.detach())),
               0x1p-8);
-    EXPECT_LE(distance(wide(x.grad()), at::mm(wide(gradient), wide(weight.half))), 0x1p-8);
+    EXPECT_LE(distance(wide(x.grad()), at::mm(wide(gradient), wide(half))), 0x1p-8);
     EXPECT_LE(distance(weight.value.grad(), at::mm(wide(gradient).t(), wide(x))), rows > 64 ? 0x1p-8 : 1e-6);
     EXPECT_LE(distance(layer.parameters()[1].value.grad(), wide(gradient).sum(0)), 1e-6);
   }
