@@ -129,10 +129,9 @@ class SentSum final : public SentPart {
 
 PartExchange::PartExchange(LocalCopy& copy, comm::Group& copies, comm::Group& tensor, ExchangeType type)
     : copy_(copy), copies_(copies), type_(type) {
-  if (type == ExchangeType::int8 && tensor.size() > 1) common_.emplace(copy.parameters(), nullptr, tensor);
+  if (type == ExchangeType::int8 && tensor.size() > 1)
+    common_ = std::make_unique<CommonParameters>(copy.parameters(), nullptr, tensor);
 }
-
-const CommonParameters* PartExchange::common() const { return common_ ? &*common_ : nullptr; }
 
 void PartExchange::average(const Range& part, const at::Tensor& agreed, Weight weight) {
   if (part.size() == 0 || copies_.size() == 1) return;
@@ -141,7 +140,7 @@ void PartExchange::average(const Range& part, const at::Tensor& agreed, Weight w
     average_all_bits(part, agreed, weight);
   } else {
     const auto values = part_of_all(copy_.values(), part);
-    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight.value, part, common())
+    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight.value, part, common_.get())
         .receive(values);
   }
 }
@@ -154,7 +153,7 @@ std::unique_ptr<SentPart> PartExchange::send(const Range& part, const at::Tensor
   auto before = part_of_all(agreed, part);
   if (type_ != ExchangeType::full)
     return std::make_unique<SentDifferences>(copies_, type_, values, std::move(before), weight.value, part,
-                                             common());
+                                             common_.get());
   return std::make_unique<SentSum>(copies_, values, std::move(before), weight, memory, part,
                                    copy_.algorithm());
 }

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <optional>
 
 #include "comm/group.hpp"
 #include "core/slice.hpp"
@@ -58,13 +57,12 @@ class PartExchange {
                                  const ExchangeMemory& memory);
 
  private:
-  const CommonParameters* common() const;
   void average_all_bits(const Range& part, const at::Tensor& agreed, Weight weight);
 
   LocalCopy& copy_;
   comm::Group& copies_;
   ExchangeType type_;
-  std::optional<CommonParameters> common_;  // empty: all round it alike
+  std::unique_ptr<CommonParameters> common_;  // null: all round it alike
 };
 
 }  // namespace dtrain::parallel

@@ -11,37 +11,48 @@
 namespace dtrain::models::exported {
 namespace {
 
-std::optional<double> scale_of(const Given& given) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  const double scale = given.real("scale", kNone);
-  return std::isnan(scale) ? std::nullopt : std::optional(scale);
-}
-
-class AttentionOperation final : public Operation {
- public:
-  AttentionOperation(const Given& given, const Flow& heads)
+/// What a node says of its attention, and LibTorch's kernel for it.
+class Attention : public Operation {
+ protected:
+  explicit Attention(const Given& given)
       : query_(given.needed_place("query")),
         key_(given.needed_place("key")),
         value_(given.needed_place("value")),
         mask_(given.place("attn_mask")),
         to_(given.result()),
-        p_(given.probability("dropout_p")),
         causal_(given.flag("is_causal", false)),
-        grouped_(given.flag("enable_gqa", false)),
-        stream_(stream_of(given.node)),
-        heads_(heads),
-        scale_(scale_of(given)) {}
+        grouped_(given.flag("enable_gqa", false)) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    if (const double scale = given.real("scale", kNone); !std::isnan(scale)) scale_ = scale;
+  }
+
+  std::optional<at::Tensor> mask(const Workspace& work) const {
+    return mask_ ? std::optional(work.tensors[*mask_]) : std::nullopt;
+  }
+  /// Without dropout.
+  void run_kernel(Workspace& work, const std::optional<at::Tensor>& mask) const {
+    work.tensors[to_] = at::scaled_dot_product_attention(
+        work.tensors[query_], work.tensors[key_], work.tensors[value_], mask, 0.0, causal_, scale_, grouped_);
+  }
+
+  std::size_t query_, key_, value_;
+  std::optional<std::size_t> mask_;
+  std::size_t to_;
+  bool causal_, grouped_;
+  std::optional<double> scale_;
+};
+
+class DroppingAttention final : public Attention {
+ public:
+  DroppingAttention(const Given& given, const Flow& heads)
+      : Attention(given), p_(given.probability("dropout_p")), stream_(stream_of(given.node)), heads_(heads) {}
 
   void run(Workspace& work) override {
+    const auto mask = this->mask(work);
+    if (work.context.mode == Mode::evaluation) return run_kernel(work, mask);
     const at::Tensor& query = work.tensors[query_];
     at::Tensor key = work.tensors[key_];
     at::Tensor value = work.tensors[value_];
-    const auto mask = mask_ ? std::optional(work.tensors[*mask_]) : std::nullopt;
-    if (work.context.mode == Mode::evaluation) {
-      work.tensors[to_] =
-          at::scaled_dot_product_attention(query, key, value, mask, 0.0, causal_, scale_, grouped_);
-      return;
-    }
     if (grouped_) {
       key = key.repeat_interleave(query.size(-3) / key.size(-3), -3);
       value = value.repeat_interleave(query.size(-3) / value.size(-3), -3);
@@ -62,51 +73,34 @@ class AttentionOperation final : public Operation {
   }
 
  private:
-  std::size_t query_, key_, value_;
-  std::optional<std::size_t> mask_;
-  std::size_t to_;
   double p_;
-  bool causal_, grouped_;
   std::uint32_t stream_;
   Flow heads_;
-  std::optional<double> scale_;
 };
 
-class MaskedAttentionOperation final : public Operation {
+class MaskedAttention final : public Attention {
  public:
-  MaskedAttentionOperation(const Given& given, bool learns_mask)
-      : query_(given.needed_place("query")),
-        key_(given.needed_place("key")),
-        value_(given.needed_place("value")),
-        mask_(given.needed_place("attn_mask")),
-        to_(given.result()),
-        causal_(given.flag("is_causal", false)),
-        grouped_(given.flag("enable_gqa", false)),
-        learns_mask_(learns_mask),
-        scale_(scale_of(given)) {}
+  MaskedAttention(const Given& given, bool learns_mask) : Attention(given), learns_mask_(learns_mask) {}
 
   void run(Workspace& work) override {
-    at::Tensor mask = work.tensors[mask_];
+    at::Tensor mask = this->mask(work).value();
     const bool learns = learns_mask_ && work.context.mode == Mode::training;
     if (mask.requires_grad() != learns) mask = mask.detach().set_requires_grad(learns);
-    work.tensors[to_] = at::scaled_dot_product_attention(
-        work.tensors[query_], work.tensors[key_], work.tensors[value_], mask, 0.0, causal_, scale_, grouped_);
+    run_kernel(work, mask);
   }
 
  private:
-  std::size_t query_, key_, value_, mask_, to_;
-  bool causal_, grouped_, learns_mask_;
-  std::optional<double> scale_;
+  bool learns_mask_;
 };
 
 }  // namespace
 
 std::unique_ptr<Operation> masked_attention_operation(const Given& given, bool learns_mask) {
-  return std::make_unique<MaskedAttentionOperation>(given, learns_mask);
+  return std::make_unique<MaskedAttention>(given, learns_mask);
 }
 
 std::unique_ptr<Operation> attention_operation(const Given& given, const Flow& heads) {
-  return std::make_unique<AttentionOperation>(given, heads);
+  return std::make_unique<DroppingAttention>(given, heads);
 }
 
 }  // namespace dtrain::models::exported
