@@ -506,6 +506,7 @@ def check_program(program, loss, operators=()):
         raise NotExportable("the program is functional: export it with torch.export.export alone, without run_decompositions()")
     symbols = [_batch_symbol(program, node) for node in _user_inputs(program)]
     output = _first_output(program)
+    _check_memory(program)
     _check_operators(program, operators)
     _check_writes(program)
     _check_dropped_views(program)
@@ -517,6 +518,26 @@ def check_program(program, loss, operators=()):
             raise NotExportable(f"with loss='model' the output is the mean loss; here it is of {output.dtype}")
     elif output.dim() == 0 or not _is_batch(output.shape[0], symbols[0]):
         raise NotExportable(f"the first output must have the batch as its first dim; here its shape is {_shape(output)}")
+
+
+def _check_memory(program):
+    """Tied parameters are one tensor; other memory that a parameter has in common would not follow its updates."""
+    signature, owners = program.graph_signature, {}
+    for parameter in signature.inputs_to_parameters.values():
+        value = program.state_dict[parameter]
+        other, others = owners.setdefault(_memory(value), (parameter, value))
+        if value.numel() and (value.shape, value.stride(), value.storage_offset()) != (others.shape, others.stride(), others.storage_offset()):
+            raise NotExportable(f"the parameters {other} and {parameter} are different views of one tensor: keep one parameter, and make the "
+                                "views in forward")
+    for buffer in signature.inputs_to_buffers.values():
+        value = program.state_dict.get(buffer, program.constants.get(buffer))
+        if value.numel() and _memory(value) in owners:
+            raise NotExportable(f"the buffer {buffer} is the memory of the parameter {owners[_memory(value)][0]}: register a clone() of it as the "
+                                "buffer, or use the parameter in forward")
+
+
+def _memory(value):
+    return value.untyped_storage().data_ptr()
 
 
 def _user_inputs(program):

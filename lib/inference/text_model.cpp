@@ -25,6 +25,19 @@ train::Workload open_workload(const train::RunConfig& config, train::Job& job, h
   return workload;
 }
 
+/// `named`: the model of dtrain's own that does it.
+void require_model(const models::Model& model, const std::string& named, const std::string& what,
+                   const std::string& option) {
+  const auto advice =
+      model.program_hash().empty()
+          ? "use a checkpoint of " + named
+          : fmt::format(
+                "only dtrain's own {} does: read the weights with dtrain export, and do it in PyTorch",
+                named);
+  require(model.name() == named, fmt::format("the model {} does not {}", model.name(), what),
+          {.subject = option, .advice = advice, .code = ExitCode::usage});
+}
+
 /// int32 [n, T]: start, the words and end of each sentence, padded.
 at::Tensor rows_of(const std::vector<std::vector<std::int32_t>>& sentences) {
   std::size_t longest = 0;
@@ -100,8 +113,7 @@ std::int32_t TextModel::next_token(const std::vector<std::int32_t>& read, models
 void TextModel::generate(const std::string& prompt, int tokens, const SamplingConfig& sampling,
                          const std::function<void(std::string_view)>& write) {
   auto& model = *workload_.model;
-  require(model.name() == "gpt", fmt::format("the model {} does not go on with a text", model.name()),
-          {.subject = "--prompt", .advice = "use a checkpoint of gpt", .code = ExitCode::usage});
+  require_model(model, "gpt", "go on with a text", "--prompt");
   const at::NoGradGuard no_grad;
   std::vector<std::int32_t> ids = source_->encode_strictly(prompt, "--prompt");
   const auto block = static_cast<std::size_t>(models::block_length(model));
@@ -169,9 +181,10 @@ std::vector<models::Sentence> TextModel::translated(const std::vector<std::vecto
 std::vector<std::string> TextModel::translate(const std::vector<std::string>& lines, int beam,
                                               const std::string& subject) {
   auto& model = *workload_.model;
-  require(model.name() == "seq2seq" && target_ != nullptr,
-          fmt::format("the model {} does not translate", model.name()),
-          {.subject = "--translate", .advice = "use a checkpoint of seq2seq", .code = ExitCode::usage});
+  require_model(model, "seq2seq", "translate", "--translate");
+  require(
+      target_ != nullptr, "the dataset has one language",
+      {.subject = "--translate", .advice = "use a checkpoint of pairs of texts", .code = ExitCode::usage});
   const at::NoGradGuard no_grad;
   std::vector<std::vector<std::int32_t>> sentences;
   for (std::size_t i = 0; i < lines.size(); ++i) {

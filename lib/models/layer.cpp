@@ -22,14 +22,14 @@ MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half) {
   constexpr double kHalf = 0.5;  // of what float takes
   if (cost.products == Cost::Products::none) {
     const double flowing = cost.activation_bytes - cost.inside_bytes;
-    return {cost.inside_bytes + flowing * (takes_half ? kHalf : 1.0), takes_half};
+    return {.activation_bytes = cost.inside_bytes + flowing * (takes_half ? kHalf : 1.0),
+            .gives_half = takes_half};
   }
   const bool converts = cost.products == Cost::Products::of_inputs && !takes_half;
   const double full = cost.full_bytes + cost.inside_bytes;
   const double halved = cost.activation_bytes - full - cost.layout_bytes;
-  return {.activation_bytes = full + kHalf * halved +
-                              kHalf * (cost.parameter_bytes - cost.inside_parameter_bytes) +
-                              (converts ? 2.0 * input_elements : 0.0),
+  return {.activation_bytes = full + kHalf * halved + (converts ? 2.0 * input_elements : 0.0),
+          .weight_bytes = kHalf * (cost.parameter_bytes - cost.inside_parameter_bytes),
           .gives_half = cost.full_bytes == 0};
 }
 

@@ -165,6 +165,7 @@ struct Cost {
   double spared_flops = 0.0;  ///< Of flops, those that own kernels do without (Winograd's convolution), and
   double transformed_bytes = 0.0;  ///< what they read in the place of parameter_bytes; 0: the same.
   double step_bytes = 0.0;         ///< Kept once for all micro-batches of a step.
+  double passed_on = 0.0;          ///< Elements of its outputs that are inputs, or views of them.
   double entered_bytes = 0.0;      ///< Of sliced layers: gradients that are summed over the tensor group,
   double left_bytes = 0.0;         ///< and outputs that are.
 
@@ -179,8 +180,10 @@ struct Cost {
 
 /// What a layer keeps for backward in mixed precision.
 struct MixedCost {
-  double activation_bytes = 0.0;  ///< As Cost has it, and its parameters in 16 bits.
-  bool gives_half = false;        ///< What goes out is in 16 bits.
+  double activation_bytes = 0.0;  ///< As Cost has it.
+  double weight_bytes =
+      0.0;                  ///< Its parameters in 16 bits, kept too unless there is a copy (Parameter::half).
+  bool gives_half = false;  ///< What goes out is in 16 bits.
 };
 /// `input_elements`: of all inputs; `takes_half`: they are in 16 bits.
 MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half);

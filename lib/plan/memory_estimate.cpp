@@ -53,7 +53,7 @@ class HeldParameters {
       for (const auto& parameter : model.layers()[layer]->parameters()) {
         owners_[&parameter] = layer;
         const auto count = parameter.value.numel();
-        all_ += static_cast<double>(count);
+        here.all += static_cast<double>(count);
         if (parameter.frozen) continue;
         here.trained += static_cast<double>(count);
         sizes_.push_back(count);
@@ -65,10 +65,12 @@ class HeldParameters {
     }
   }
 
-  double all() const { return all_; }
-  double trained() const {
-    return std::accumulate(layers_.begin(), layers_.end(), 0.0,
-                           [](double sum, const Layer& layer) { return sum + layer.trained; });
+  double all() const { return sum_of(&Layer::all); }
+  double trained() const { return sum_of(&Layer::trained); }
+  /// Of a layer's parameters.
+  double frozen_share(std::size_t layer) const {
+    const auto& of = layers_[layer];
+    return of.all > 0 ? 1 - of.trained / of.all : 0;
   }
   /// Of the trained ones, those in parameters of `least` or more.
   double in_large_ones(std::int64_t least) const {
@@ -108,14 +110,19 @@ class HeldParameters {
 
  private:
   struct Layer {
+    double all = 0;
     double trained = 0;
     int stage = -1;              // of this rank
     std::set<std::size_t> used;  // layers whose parameters it computes with
   };
+  double sum_of(double Layer::*count) const {
+    return std::accumulate(layers_.begin(), layers_.end(), 0.0,
+                           [count](double sum, const Layer& layer) { return sum + layer.*count; });
+  }
+
   std::vector<Layer> layers_;
   std::vector<std::int64_t> sizes_;  // of the trained ones
   std::map<const models::Parameter*, std::size_t> owners_;
-  double all_ = 0;
 };
 
 /// The type of what flows from layer to layer.
@@ -123,15 +130,16 @@ class Flowing {
  public:
   explicit Flowing(bool mixed) : mixed_(mixed) {}
   double bytes(double elements, double element) const { return elements * (half_ ? 2.0 : element); }
-  /// Through one layer. Returns what it keeps for backward, in bytes.
-  double through(const models::Cost& cost, double input_elements, double element) {
+  /// Through one layer, which converts `converted` of its parameters. Returns what it keeps for backward, in
+  /// bytes.
+  double through(const models::Cost& cost, double input_elements, double element, double converted) {
     if (!mixed_) return cost.activation_bytes * element / 4;
     const auto mixed = models::mixed_cost(cost, input_elements, half_);
     half_ = mixed.gives_half;
     const bool is_first = !goes_back_ && cost.products == models::Cost::Products::of_inputs;
     goes_back_ = goes_back_ || cost.parameter_bytes > 0;
     // Nothing goes back through a first product, which keeps no weight for that.
-    return mixed.activation_bytes - (is_first ? cost.parameter_bytes / 2 : 0);
+    return mixed.activation_bytes + (is_first ? 0 : mixed.weight_bytes * converted);
   }
   bool half() const { return half_; }
 
@@ -182,20 +190,26 @@ double saved_elements(const Footprint& footprint, const HeldParameters& held) {
   return shared_out / shares + (has_shards ? states / footprint.copies : 0);
 }
 
+/// The copy of what is trained that products read.
+double halves_bytes(const Footprint& footprint, const HeldParameters& held) {
+  return footprint.half && footprint.keeps_halves ? 2 * held.trained() : 0;
+}
+
 /// Those that all copies have to be laid out in, while the first values are still there.
 double bytes_at_the_start(const Footprint& footprint, const HeldParameters& held) {
   const double element = footprint.element_bytes;
   const double trained = held.trained() * element;
   const double all = held.all() * element;
+  const double halves = halves_bytes(footprint, held);
   // State in 8 bits is taken when the parameters are laid out.
   const double states =
       footprint.coded_states > 0 ? 1.0 : 1.0 + footprint.optimizer_states - footprint.offloaded_states;
-  if (footprint.block_ranks > 1) return all + trained * states / footprint.block_ranks;
+  if (footprint.block_ranks > 1) return all + (trained * states + halves) / footprint.block_ranks;
   const double layer = held.of_largest_layer() * element;
   if (footprint.starts_in_shards)  // a layer, and one of its tensors before it is laid out
     return all - trained + trained / footprint.copies + layer + held.of_largest_tensor() * element;
   if (footprint.gathers_layers) return all + trained / footprint.copies + layer;
-  return all + trained * (footprint.optimizer_shards > 1 ? 1.0 : states);
+  return all + trained * (footprint.optimizer_shards > 1 ? 1.0 : states) + halves;
 }
 
 }  // namespace
@@ -208,6 +222,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   double largest_repeated = 0;   // what backward needs of a layer while it runs again
   double largest_gradients = 0;  // of a layer's outputs and inputs
   double once = 0;               // for all micro-batches
+  double passed_on = 0;          // of what comes in, what the layer before keeps already
+  const HeldParameters held(model, cuts, pipe_index);
   Flowing flowing(footprint.half);
   const models::KernelScope kernels(footprint.kernels);
   const models::LossScope loss(footprint.loss_takes_factors);
@@ -219,22 +235,24 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       const auto place =
           static_cast<std::int64_t>(layer) - cuts.layers[static_cast<std::size_t>(stage)].begin;
       const double input_bytes = flowing.bytes(elements(shapes), element);
-      const double activations = flowing.through(cost, elements(shapes), element);
+      const double converted = footprint.keeps_halves ? held.frozen_share(layer) : 1;
+      const double activations = flowing.through(cost, elements(shapes), element, converted);
       const double output_bytes =
           flowing.bytes(elements(model.layers()[layer]->output_shapes(shapes)), element);
       if (place == 0) kept += input_bytes;  // what comes in
       largest_gradients = std::max(largest_gradients, input_bytes + output_bytes);
       if (!footprint.half) once += cost.step_bytes;  // of dtrain's own kernels
       if (place < repeated_layers) {
-        if (place > 0) kept += input_bytes;
+        if (place > 0) kept += input_bytes - passed_on;
         largest_repeated = std::max(largest_repeated, activations);
       } else {
         kept += activations;
       }
     } else {
-      flowing.through(cost, elements(shapes), element);
+      flowing.through(cost, elements(shapes), element, 0);
     }
     shapes = model.layers()[layer]->output_shapes(shapes);
+    passed_on = flowing.bytes(cost.passed_on, element);
   }
   const bool ends_here = cuts.rank_of(cuts.stages() - 1) == pipe_index;
   const bool as_it_is = models::fused_kernels_are_on() && model.takes_half_outputs();
@@ -243,13 +261,13 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   const int gradients = footprint.reproducible ? parallel::ReproducibleSums::gradients_held(
                                                      footprint.micro_batches, footprint.copies)
                                                : 1;
-  const HeldParameters held(model, cuts, pipe_index);
   const double trained = held.trained();
+  const double shared_out = trained * element + halves_bytes(footprint, held);
   const double all_states = trained * (1.0 + footprint.optimizer_states);
   const double saved = saved_elements(footprint, held);
   const double undone = footprint.undoes ? all_states / footprint.block_ranks : 0;
   MemoryEstimate found{
-      .parameters = (held.all() - trained + trained / footprint.parameter_shards) * element,
+      .parameters = (held.all() - trained) * element + shared_out / footprint.parameter_shards,
       .gradients = trained * element * gradients / footprint.gradient_shards,
       .optimizer = (trained * element * (footprint.optimizer_states - footprint.offloaded_states) -
                     saved_by_codes(footprint, held)) /

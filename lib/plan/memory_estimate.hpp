@@ -14,8 +14,9 @@ inline constexpr double kEstimateError = 0.05;
 
 /// What a run's memory depends on, beside its model.
 struct Footprint {
-  double element_bytes = 4;  ///< Of parameters, gradients and activations.
-  bool half = false;         ///< Products give their results in 16 bits.
+  double element_bytes = 4;   ///< Of parameters, gradients and activations.
+  bool half = false;          ///< Products give their results in 16 bits.
+  bool keeps_halves = false;  ///< Then what is trained is kept in 16 bits too; else each use converts it.
   models::Kernels kernels = models::Kernels::own;
   bool loss_takes_factors = false;  ///< See models::LossScope.
   int copies = 1;                   ///< Of the model: ranks of the data axis.

@@ -26,7 +26,7 @@ STATUS = re.compile(r"^#(\d+): cov: .* oom/timeout/crash: (\d+)/(\d+)/(\d+)", re
 def said_by(command, environment, limit_s):
     """What the program and all that it starts said; None where they took longer, and were ended."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,
-                          start_new_session=True) as process:
+                          process_group=0) as process:  # not a session of its own, which Linux would give a share of the cores
         try:
             return process.communicate(timeout=limit_s)[1]
         except BaseException as error:

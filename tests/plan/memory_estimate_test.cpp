@@ -168,6 +168,63 @@ TEST(MemoryEstimateTest, RepeatedLayersKeepTheirInputsOnly) {
   EXPECT_EQ(of({.largest_piece = 10}, 6).activations, 10 * (72 + 16 + 32) * 4);
 }
 
+/// Gives what comes in, and a view of it beside.
+class Passing : public models::Layer {
+ public:
+  using Layer::Layer;
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& /*context*/) override {
+    return {inputs[0], inputs[0].detach()};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return {inputs[0], inputs[0]};
+  }
+  models::Cost cost(const std::vector<models::Shape>& inputs) const override {
+    return {.passed_on = 2.0 * static_cast<double>(inputs[0][0] * inputs[0][1])};
+  }
+};
+
+class PassingModel : public models::Model {
+ public:
+  explicit PassingModel(std::vector<std::unique_ptr<models::Layer>> layers)
+      : Model("passing", std::move(layers)) {}
+  models::LossSums loss(const models::Tensors& /*outputs*/, const at::Tensor& /*targets*/) const override {
+    return {};
+  }
+};
+
+TEST(MemoryEstimateTest, WhatALayerPassesOnIsKeptOnce) {
+  std::vector<std::unique_ptr<models::Layer>> layers;
+  for (const auto* name : {"first", "second", "third"}) layers.push_back(std::make_unique<Passing>(name));
+  const PassingModel model(std::move(layers));
+  const parallel::StageCuts cuts{.ranks = 1, .layers = {{0, 3}}};
+  const auto activations = [&](std::int64_t repeated) {
+    return estimate_memory({.largest_piece = 10}, model, cuts, 0, {12}, repeated).activations;
+  };
+  constexpr double kGradients = 10 * (24 + 24) * 4;
+  EXPECT_EQ(activations(0), 10 * 12 * 4 + kGradients);
+  EXPECT_EQ(activations(3), 10 * 12 * 4 + kGradients) << "what comes in is what all three keep";
+}
+
+TEST(MemoryEstimateTest, ACopyInHalfPrecisionIsKeptOnceOrEachUseConvertsWhatItNeeds) {
+  const auto none = of({.half = true});
+  const auto copies = of({.half = true, .keeps_halves = true});
+  EXPECT_EQ(none.parameters, 371 * 4);
+  EXPECT_EQ(copies.parameters, 371 * (4 + 2));
+  EXPECT_EQ(of({.half = true, .keeps_halves = true, .parameter_shards = 2, .block_ranks = 2}).parameters,
+            371 * (4 + 2) / 2)
+      << "of a block that two ranks share";
+  EXPECT_GT(copies.apart, none.apart);
+  // The first product needs no weight in backward.
+  EXPECT_EQ(none.activations - copies.activations, (371 - 208) * 2);
+  EXPECT_EQ(of({.keeps_halves = true}).parameters, 371 * 4) << "in full precision there is none";
+
+  auto model = planned_model();
+  model->freeze([](const std::string& name) { return name.starts_with("hidden_fc"); });
+  const auto frozen = estimate_memory({.half = true, .keeps_halves = true}, *model, one_stage(), 0, {12}, 0);
+  EXPECT_EQ(frozen.parameters, 371 * 4 + (371 - 136) * 2);
+  EXPECT_EQ(frozen.activations - copies.activations, 136 * 2) << "what is frozen is converted for each use";
+}
+
 TEST(MemoryEstimateTest, StagesShareOutTheParameters) {
   const auto model = planned_model();
   const auto estimate = [&](int rank) {

@@ -94,6 +94,9 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
     float_bytes = static_cast<double>(parameter.value.element_size());
     cost.parameter_bytes += static_cast<double>(parameter.value.numel()) * float_bytes;
   }
+  std::set<ValueId> came_in;  // and what shares memory with it
+  for (const auto& flowing : own_run().inputs)
+    if (flowing.value) came_in.insert(*flowing.value);
   for (const Step& step : own_run().steps) {
     const Node& node = graph().nodes[step.node];
     cost.flops += step.texts ? element_count(shape(*step.texts)) *
@@ -101,6 +104,13 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
                              : flops_of(node, shape);
     cost.activation_bytes += elements_kept_inside(node, shape) * float_bytes;
     const auto shared = shared_memory(node, step.handle.schema());
+    for (const Sharing& pair : shared) {
+      if (pair.how == Sharing::How::same) {
+        came_in.erase(pair.input);  // it may have become a copy
+      } else if (came_in.contains(pair.input)) {
+        came_in.insert(pair.output);
+      }
+    }
     for (const auto& output : node.outputs) {
       if (output.kind == Output::Kind::number) continue;
       for (const ValueId value : output.values) {
@@ -113,6 +123,9 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
       }
     }
   }
+  for (const auto& flowing : outputs())
+    if (flowing.value && came_in.contains(*flowing.value))
+      cost.passed_on += element_count(shape(*flowing.value));
   for (const ValueId value : entered_) cost.entered_bytes += element_count(shape(value)) * float_bytes;
   for (const ValueId value : left_) cost.left_bytes += element_count(shape(value)) * float_bytes;
   return cost;

@@ -10,6 +10,7 @@
 
 #include "kernels/fill.hpp"
 #include "models/compute/beside.hpp"
+#include "models/compute/product_weight.hpp"
 #include "models/compute/sample_tap.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/vocabulary.hpp"
@@ -159,8 +160,8 @@ at::Tensor Decoder::step(const at::Tensor& words, std::vector<LstmState>& state)
 }
 
 at::Tensor Decoder::held_logits(const at::Tensor& outputs) const {
-  return tapped_linear(group_ != nullptr ? group_->enter(outputs) : outputs, output_weight().value,
-                       parameters_.back().value);
+  return tapped_linear(group_ != nullptr ? group_->enter(outputs) : outputs,
+                       product_weight(output_weight().value, output_weight()), parameters_.back().value);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& words, std::vector<LstmState>& state) const {

@@ -76,6 +76,8 @@ struct Abilities {
   Answer adapts_batch = {"its copies do not sum their gradients in each step"};
   /// The ranks may own micro-batches by their measured speed (`--balance data`): StepPlan::owned.
   Answer owns_by_speed = {"its copies do not wait for each other in each step"};
+  /// Ranks that have the parameters whole keep a copy of them in half precision (HalfWeights).
+  bool keeps_halves = false;
 };
 
 }  // namespace dtrain::parallel

@@ -37,11 +37,6 @@ comm::Group& sharers(const StrategyParts& parts) {
   return parts.data_in_node != nullptr ? *parts.data_in_node : parts.data;
 }
 
-/// Whether a copy of the parameters in half precision is kept where they are whole.
-bool keeps_halves(const Setting& setting) {
-  return setting.half && (setting.fused_kernels || (setting.own_kernels && !setting.on_device));
-}
-
 /// Elements of the parameters' type in the room of `size` of them in half precision.
 std::int64_t room_for_halves(std::int64_t size) { return (size + 1) / 2; }
 
@@ -50,7 +45,8 @@ std::int64_t room_for_halves(std::int64_t size) { return (size + 1) / 2; }
 NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto size = FlatParameters::size_of(parts.model);
   const auto& rule = parts.setting.optimizer;
-  const auto weights = size + (keeps_halves(parts.setting) ? room_for_halves(size) : 0);
+  const bool keeps_halves = Synchronous::can(parts.setting, shards).keeps_halves;
+  const auto weights = size + (keeps_halves ? room_for_halves(size) : 0);
   const auto all = weights + rule.states_beside() * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
   const bool alone = parts.data.size() == 1;  // there is nothing to share out
@@ -158,7 +154,8 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
 /// Null where products are in full precision, and where this rank has only shards of the parameters.
 std::unique_ptr<HalfWeights> half_weights(const StrategyParts& parts, Shards shards,
                                           FlatParameters& parameters, NodeMemory& memory) {
-  if (!keeps_halves(parts.setting) || cuts_parameters(parts, shards, memory)) return nullptr;
+  if (!Synchronous::can(parts.setting, shards).keeps_halves || cuts_parameters(parts, shards, memory))
+    return nullptr;
   const at::Tensor room = memory.take(room_for_halves(parameters.size()));
   return std::make_unique<HalfWeights>(parameters,
                                        room.view(*parts.setting.half).narrow(0, 0, parameters.size()));

@@ -51,6 +51,7 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
   return {
       .element_bytes = element_bytes(config),
       .half = half_type(config).has_value(),
+      .keeps_halves = can.keeps_halves && !gathers_layers,
       .kernels = on_device && kernels_of(config) == models::Kernels::own
                      ? models::Kernels::libtorch
                      : kernels_of(config),  // own: of CPUs

@@ -470,6 +470,19 @@ class ExportModelTest(unittest.TestCase):
         self.refused(["buffer mean", f"line {line_of(PartOfBuffer)}"], PartOfBuffer())
         self.refused(["instance_norm", "in norm", "track_running_stats=False"], RunningInstances())
 
+    def test_memory_that_a_parameter_has_in_common_is_refused(self):
+        net = Applied(lambda self, x: self.linear(x) + self.twin[0])
+        net.register_buffer("twin", net.linear.weight.detach())
+        self.refused(["the buffer twin is the memory of the parameter linear.weight", "clone()"], net)
+        net.register_buffer("twin", net.linear.bias.detach().view(1, 8), persistent=False)
+        self.refused(["the buffer twin is the memory of the parameter linear.bias", "clone()"], net)
+        net.twin = net.linear.bias.detach().clone().view(1, 8)
+        export_model(net, self.x, self.path)
+        self.path.unlink()
+        net.other = nn.Parameter(net.linear.weight.detach().T)
+        net.forward = lambda x: net.linear(x) @ net.other
+        self.refused(["linear.weight", "other", "different views of one tensor"], net)
+
     def test_dropout_in_place_through_a_view_is_refused(self):
         def half(module, x):
             y = module.norm(x)

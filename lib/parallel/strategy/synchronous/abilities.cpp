@@ -65,6 +65,11 @@ void restrict_to_shards(const Setting& setting, Synchronous::Shards shards, Abil
   if (abilities.adapts_batch) abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
 }
 
+/// Where our kernels take such a copy for a product's factor.
+bool keeps_halves(const Setting& setting) {
+  return setting.half && (setting.fused_kernels || (setting.own_kernels && !setting.on_device));
+}
+
 /// What changes where gradients leave a rest that each node keeps for itself.
 void restrict_to_kept_error(Abilities& abilities) {
   abilities.rolls_back = {"a lost rank takes along what its node has not sent yet"};
@@ -155,7 +160,8 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
                       .same_bits = {},
                       .makes_products = can_make_products(setting),
                       .adapts_batch = can_adapt_batch(setting),
-                      .owns_by_speed = can_own_by_speed(setting)};
+                      .owns_by_speed = can_own_by_speed(setting),
+                      .keeps_halves = keeps_halves(setting)};
   if (shards != Shards::nothing) restrict_to_shards(setting, shards, abilities);
   if (setting.optimizer.codes_state()) restrict_to_codes(setting, abilities);
   if (CompressionChoice::parse(setting.options.compression).keeps_error()) restrict_to_kept_error(abilities);
