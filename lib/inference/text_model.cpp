@@ -34,7 +34,8 @@ void require_model(const models::Model& model, const std::string& named, const s
           : fmt::format(
                 "only dtrain's own {} does: read the weights with dtrain export, and do it in PyTorch",
                 named);
-  require(model.name() == named, fmt::format("the model {} does not {}", model.name(), what),
+  require(model.name() == named && model.program_hash().empty(),
+          fmt::format("the model {} does not {}", model.name(), what),
           {.subject = option, .advice = advice, .code = ExitCode::usage});
 }
 

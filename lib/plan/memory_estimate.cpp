@@ -220,13 +220,15 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   const double element = footprint.element_bytes;
   double kept = 0;
   double largest_repeated = 0;   // what backward needs of a layer while it runs again
-  double largest_gradients = 0;  // of a layer's outputs and inputs
+  double largest_gradients = 0;  // of a layer's outputs and inputs, and those of parameters made beside
   double once = 0;               // for all micro-batches
   double passed_on = 0;          // of what comes in, what the layer before keeps already
   const HeldParameters held(model, cuts, pipe_index);
   Flowing flowing(footprint.half);
   const models::KernelScope kernels(footprint.kernels);
   const models::LossScope loss(footprint.loss_takes_factors);
+  const bool of_own_kernels = !footprint.half && footprint.kernels != models::Kernels::libtorch;
+  const bool several = footprint.micro_batches > footprint.copies;  // in a step of a rank
   auto shapes = model.input_shapes(footprint.largest_piece, sample_shape);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const int stage = cuts.stage_of(layer);
@@ -240,13 +242,16 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       const double output_bytes =
           flowing.bytes(elements(model.layers()[layer]->output_shapes(shapes)), element);
       if (place == 0) kept += input_bytes;  // what comes in
-      largest_gradients = std::max(largest_gradients, input_bytes + output_bytes);
-      if (!footprint.half) once += cost.step_bytes;  // of dtrain's own kernels
+      largest_gradients =
+          std::max(largest_gradients, input_bytes + output_bytes + cost.gradient_bytes * element / 4);
+      const double of_step = of_own_kernels ? cost.step_bytes : 0;
       if (place < repeated_layers) {
         if (place > 0) kept += input_bytes - passed_on;
-        largest_repeated = std::max(largest_repeated, activations);
+        if (several) once += of_step;
+        largest_repeated = std::max(largest_repeated, activations + (several ? 0 : of_step));
       } else {
         kept += activations;
+        once += of_step;
       }
     } else {
       flowing.through(cost, elements(shapes), element, 0);

@@ -388,7 +388,7 @@ def attentions_are_cut_by_heads(binary, folder):
                "up and down; the rest is on each rank")
     refused(binary, 4, 2, ["3 heads", "--mesh tensor=4", "tensor=3"], "--model", "attentive.pt2", "--dataset", "blocks", *COMMON, "--mesh",
             "tensor=4", cwd=folder)
-    refused(binary, 1, 2, ["attentive.pt2 does not go on with a text", "PyTorch"], "generate", "runs/attentive-data=1", "--prompt", "w5", cwd=folder)
+    refused(binary, 1, 2, ["attentive does not go on with a text", "PyTorch"], "generate", "runs/attentive-data=1", "--prompt", "w5", cwd=folder)
 
 
 class Lopsided(torch.nn.Module):

@@ -56,6 +56,9 @@ class ThenInOrder final : public Operation {
     operation_->run(work);
     work.tensors[place_] = work.tensors[place_].contiguous();
   }
+  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
+    return operation_->step_bytes(shape_of);
+  }
 
  private:
   std::unique_ptr<Operation> operation_;
@@ -70,6 +73,9 @@ class ThenRelu final : public Operation {
   void run(Workspace& work) override {
     operation_->run(work);
     at::relu_(work.tensors[place_]);
+  }
+  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
+    return operation_->step_bytes(shape_of);
   }
 
  private:

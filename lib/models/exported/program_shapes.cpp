@@ -92,7 +92,9 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   double float_bytes = sizeof(float);
   for (const Parameter& parameter : parameters_) {
     float_bytes = static_cast<double>(parameter.value.element_size());
-    cost.parameter_bytes += static_cast<double>(parameter.value.numel()) * float_bytes;
+    const double bytes = static_cast<double>(parameter.value.numel()) * float_bytes;
+    cost.parameter_bytes += bytes;
+    if (!parameter.frozen) cost.gradient_bytes += bytes;  // LibTorch's, of most operators
   }
   std::set<ValueId> came_in;  // and what shares memory with it
   for (const auto& flowing : own_run().inputs)
@@ -118,7 +120,7 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
         const auto type = graph()[value].tensor->type;
         const double bytes =
             at::isFloatingType(type) ? float_bytes : static_cast<double>(at::elementSize(type));
-        if (!step.overwrites_input)
+        if (planned_->kept->contains(value) && !step.overwrites_input)
           cost.activation_bytes += element_count(shape(planned_->plan.same[value])) * bytes;
       }
     }
@@ -126,6 +128,7 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   for (const auto& flowing : outputs())
     if (flowing.value && came_in.contains(*flowing.value))
       cost.passed_on += element_count(shape(*flowing.value));
+  for (const Done& done : done_) cost.step_bytes += done.operation->step_bytes(shape);
   for (const ValueId value : entered_) cost.entered_bytes += element_count(shape(value)) * float_bytes;
   for (const ValueId value : left_) cost.left_bytes += element_count(shape(value)) * float_bytes;
   return cost;

@@ -18,6 +18,7 @@
 #include "models/layers/convolution/conv2d.hpp"
 #include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/layers/convolution/max_pool2d.hpp"
+#include "models/layers/convolution/winograd_conv.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
 
@@ -50,6 +51,7 @@ class ConvolutionOperation final : public Operation {
                        const Conv2d::Geometry& geometry)
       : from_(given.needed_place("input")),
         to_(given.result()),
+        images_(given.tensor("input")),
         kind_(kind),
         weight_(weight),
         bias_(bias),
@@ -62,6 +64,11 @@ class ConvolutionOperation final : public Operation {
     work.tensors[to_] = kind_ == Kind::plain ? convolve(input, weight_, bias_, geometry_)
                                              : convolve_transposed(input, weight_, *bias_, geometry_);
   }
+  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
+    const Shape images = images_ ? shape_of(*images_) : Shape();
+    if (kind_ != Kind::plain || images.size() != 4) return 0;
+    return winograd_bytes(weight_.value, geometry_, images[2], images[3]);
+  }
 
  private:
   bool leaves_pixels(std::int64_t length) const {
@@ -71,6 +78,7 @@ class ConvolutionOperation final : public Operation {
   }
 
   std::size_t from_, to_;
+  std::optional<ValueId> images_;
   Kind kind_;
   Parameter& weight_;
   Parameter* bias_;

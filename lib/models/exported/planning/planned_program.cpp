@@ -10,6 +10,7 @@ namespace dtrain::models::exported {
 PlannedProgram::PlannedProgram(const std::string& file, Dropout how) : program(file), dropout(how) {
   program.understand([this] {
     plan = make_plan(program.graph());
+    kept.emplace(program.graph(), plan);
     in_training = program.was_in_training() || exported_in_training(program.graph());
     count_uses();
   });
