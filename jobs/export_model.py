@@ -20,6 +20,7 @@ import io
 import json
 import logging
 import math
+import operator
 import os
 import re
 import sys
@@ -43,6 +44,10 @@ TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 # Operators that draw random numbers and that dtrain replaces by its own, whose masks do not depend on the ranks.
 OWN_RANDOM = ("aten.dropout.default", "aten.dropout_.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
 SAME_VALUES = ("aten.dropout.default", "aten.dropout_.default", "aten.contiguous.default", "aten.clone.default", "aten.alias.default", "aten.detach.default")
+# Operators that autocast computes in half precision.
+PRODUCTS = ("linear", "matmul", "mm", "mv", "bmm", "addmm", "addbmm", "addmv", "addr", "baddbmm", "chain_matmul", "einsum", "linalg_multi_dot", "prelu",
+            "scaled_dot_product_attention", "convolution", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d",
+            "conv_transpose3d", "lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell")
 # Of modules that wrap a part of the forward pass: what to write instead.
 WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled()",
            "autocast": "leave autocast out and use dtrain's --precision bf16",
@@ -188,9 +193,70 @@ def _exported(module, inputs, sequence_dim):
         dims[sequence_dim] = torch.export.Dim.AUTO
     try:
         with _quiet(), _recurrent_shapes():
-            return torch.export.export(module, inputs, dynamic_shapes=tuple(dict(dims) for _ in inputs))
+            program = torch.export.export(module, inputs, dynamic_shapes=tuple(dict(dims) for _ in inputs))
     except Exception as error:  # PyTorch's own kinds of errors, of the module's, or of Python's
         raise NotExportable(_why_not(module, error, inputs[0].shape[0])) from error
+    for node in list(program.graph.nodes):
+        _inline(program.graph_module, node)
+    return program
+
+
+def _inline(graph_module, node):
+    """Puts what runs under torch.no_grad() or torch.autocast(enabled=False) in the place of the operator that wraps it, where the nodes alone
+    can say the same: what leaves no_grad is detached, and without autocast there is no product, or a product of columns and rows as
+    one of elements, which no precision rounds. Leaves any other operator as it is: _check_operators refuses those that wrap."""
+    kind = str(node.target) if isinstance(node.target, torch._ops.HigherOrderOperator) else ""
+    if kind == "wrap_with_set_grad_enabled":
+        enabled, part, *given = node.args
+    elif kind == "wrap_with_autocast":
+        _, _, enabled, _, part, *given = node.args
+    else:
+        return
+    inner = getattr(graph_module, part.target)
+    for step in list(inner.graph.nodes):
+        _inline(inner, step)
+    steps = [step for step in inner.graph.nodes if step.op == "call_function"]
+    outputs = inner.graph.output_node().args[0]
+    takes_all = all(user.target is operator.getitem and graph_module.graph.output_node() not in user.users for user in node.users)
+    if enabled or not takes_all or any(step.op == "get_attr" or not _is_plain(step) for step in inner.graph.nodes if step.op not in ("placeholder", "output")):
+        return
+    if kind == "wrap_with_autocast" and not all(_is_of_columns(step) for step in steps if _is_product(step)):
+        return
+    values = dict(zip(inner.graph.find_nodes(op="placeholder"), given))
+    leaving = {}
+    with graph_module.graph.inserting_before(node):
+        for step in steps:
+            values[step] = graph_module.graph.node_copy(step, values.__getitem__)
+            if kind == "wrap_with_autocast" and _is_product(step):
+                values[step].target = torch.ops.aten.mul.Tensor
+        for output in outputs:
+            value = output.meta["val"]
+            leaving[output] = values[output]
+            if kind == "wrap_with_set_grad_enabled" and output.op != "placeholder" and isinstance(value, torch.Tensor) and value.is_floating_point():
+                leaving[output] = graph_module.graph.call_function(torch.ops.aten.detach.default, (values[output],))
+                leaving[output].meta = dict(values[output].meta)
+    for user in list(node.users):
+        user.replace_all_uses_with(leaving[outputs[user.args[1]]])
+        graph_module.graph.erase_node(user)
+    graph_module.graph.erase_node(node)
+    if not part.users:
+        graph_module.graph.erase_node(part)
+        delattr(graph_module, part.target)
+    graph_module.recompile()
+
+
+def _is_plain(node):
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.is_mutable or getattr(node.target, "__module__", "") == "_operator"
+
+
+def _is_product(node):
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name.removeprefix("aten::") in PRODUCTS
+
+
+def _is_of_columns(node):
+    """Is it a matmul of [..., n, 1] and [..., 1, m]?"""
+    factors = [factor.meta["val"] for factor in node.args]
+    return node.target is torch.ops.aten.matmul.default and min(factor.dim() for factor in factors) >= 2 and factors[0].shape[-1] == 1
 
 
 def _warn_of_other_branches(module, inputs, sequence_dim, program):
@@ -698,6 +764,16 @@ def _check_types(program):
 
 
 # ---- the golden batch ------------------------------------------------------------------------------------------------
+class _InDouble(TorchFunctionMode):
+    """What asks for float32 gets float64, as dtrain gives it the run's type."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if getattr(function, "__name__", "") == "float":
+            return args[0].double()
+        wanted = {name: torch.float64 if value is torch.float32 else value for name, value in (kwargs or {}).items()}
+        return function(*(torch.float64 if value is torch.float32 else value for value in args), **wanted)
+
+
 class _NoDropout(TorchFunctionMode):
     """Every dropout with the probability 0, also inside attention and LSTM."""
 
@@ -755,7 +831,7 @@ def golden_batch(module, inputs, loss, target):
     # Four digits keep the file short, and float64 represents what is written exactly.
     inputs = [_rounded(value[:GOLDEN_SAMPLES]) for value in inputs]
     try:
-        with _NoDropout(), _quiet():
+        with _NoDropout(), _InDouble(), _quiet():
             outputs = double(*(value.clone() for value in inputs))  # forward may write to them
             if loss == "model":
                 target = None

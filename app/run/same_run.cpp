@@ -28,6 +28,7 @@ constexpr const char* kOutputs = "What it leaves behind";
 bool belongs_to_update(const Option& option, const std::string& optimizer_state) {
   static const std::set<std::string> kUpdate = {"global-batch",
                                                 "micro-batches",
+                                                "adaptive-batch",
                                                 "learning-rate",
                                                 "momentum",
                                                 "nesterov",
@@ -203,6 +204,7 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   };
   const bool same_clients = value(then, "strategy") == config.strategy && keeps_by_client(config, state);
   std::vector<std::string> others;
+  bool keep_takes_them = true;
   for (const Option& option : run_options()) {
     const std::string before = value(then, option.name);
     const std::string after = value(now, option.name);
@@ -215,16 +217,18 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     if (option.name == "strategy" && parallel::makes_same_steps(before, after)) continue;
     if (before != after && !may_differ(option, config)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
+      keep_takes_them = keep_takes_them && belongs_to_update(option, "keep");
     }
   }
   if (others.empty()) return;
   throw usage_error(
       fmt::format("the run was begun with other settings: {}", fmt::join(others, ", ")), checkpoint,
       fmt::format("give them again{}", all_of_run(checkpoint)) +
-          (other_update
-               ? ", or begin from its weights with --init-from"
-               : ", or start another run with another --name, from this checkpoint with --resume and "
-                 "--optimizer-state keep, or from its weights with --init-from"));
+          (other_update ? ", or begin from its weights with --init-from"
+           : keep_takes_them
+               ? ", or start another run with another --name, from this checkpoint with --resume and "
+                 "--optimizer-state keep, or from its weights with --init-from"
+               : ", or start another run with another --name, from its weights with --init-from"));
 }
 
 }  // namespace dtrain::app

@@ -190,6 +190,16 @@ double saved_elements(const Footprint& footprint, const HeldParameters& held) {
   return shared_out / shares + (has_shards ? states / footprint.copies : 0);
 }
 
+/// The layer where a backward pass ends.
+std::size_t first_trained(const models::Model& model) {
+  const auto& layers = model.layers();
+  const auto trains = [](const auto& layer) {
+    return std::ranges::any_of(layer->parameters(), [](const auto& one) { return !one.frozen; }) ||
+           std::ranges::any_of(layer->borrowed(), [](const auto* one) { return !one->parameter().frozen; });
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(layers, trains) - layers.begin());
+}
+
 /// The copy of what is trained that products read.
 double halves_bytes(const Footprint& footprint, const HeldParameters& held) {
   return footprint.half && footprint.keeps_halves ? 2 * held.trained() : 0;
@@ -222,6 +232,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   double largest_repeated = 0;   // what backward needs of a layer while it runs again
   double largest_gradients = 0;  // of a layer's outputs and inputs, and those of parameters made beside
   double once = 0;               // for all micro-batches
+  double in_front = 0;           // what goes into the first layer that has a backward pass
   double passed_on = 0;          // of what comes in, what the layer before keeps already
   const HeldParameters held(model, cuts, pipe_index);
   Flowing flowing(footprint.half);
@@ -229,6 +240,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   const models::LossScope loss(footprint.loss_takes_factors);
   const bool of_own_kernels = !footprint.half && footprint.kernels != models::Kernels::libtorch;
   const bool several = footprint.micro_batches > footprint.copies;  // in a step of a rank
+  const auto first = first_trained(model);
   auto shapes = model.input_shapes(footprint.largest_piece, sample_shape);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const int stage = cuts.stage_of(layer);
@@ -241,12 +253,18 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       const double activations = flowing.through(cost, elements(shapes), element, converted);
       const double output_bytes =
           flowing.bytes(elements(model.layers()[layer]->output_shapes(shapes)), element);
+      const bool has_backward = layer >= first;
+      const bool begins = place == 0 || layer == first;
       if (place == 0) kept += input_bytes;  // what comes in
-      largest_gradients =
-          std::max(largest_gradients, input_bytes + output_bytes + cost.gradient_bytes * element / 4);
+      if (place > 0 && layer == first) kept += in_front;
+      if (activations > 0 && !has_backward) in_front = output_bytes;
+      const double gradient_bytes = has_backward ? cost.gradient_bytes * element / 4 : 0;
+      largest_gradients = std::max(largest_gradients, input_bytes + output_bytes + gradient_bytes);
       const double of_step = of_own_kernels ? cost.step_bytes : 0;
-      if (place < repeated_layers) {
-        if (place > 0) kept += input_bytes - passed_on;
+      if (!has_backward) {
+        // Nothing is kept.
+      } else if (place < repeated_layers) {
+        if (!begins) kept += input_bytes - passed_on;
         if (several) once += of_step;
         largest_repeated = std::max(largest_repeated, activations + (several ? 0 : of_step));
       } else {

@@ -130,6 +130,19 @@ TEST(MemoryEstimateTest, FrozenParametersHaveNoGradientAndNoOptimizerState) {
   EXPECT_EQ(estimate.optimizer, (371 - 208) * 4);
 }
 
+TEST(MemoryEstimateTest, InFrontOfTheFirstTrainedLayerNothingIsKept) {
+  const auto activations = [](const std::string& frozen, std::int64_t repeated) {
+    auto model = planned_model();
+    model->freeze([&](const std::string& name) { return !frozen.empty() && name.starts_with(frozen); });
+    return estimate_memory({.largest_piece = 10}, *model, one_stage(), 0, {12}, repeated).activations;
+  };
+  // Of a sample: 12 that come in, 16 that go into the first trained layer, 8 + 3 outputs behind it.
+  EXPECT_EQ(activations("input_fc", 0), 10 * (12 + 16 + 11 + 32) * 4);
+  EXPECT_EQ(activations("input_fc", 6), 10 * (12 + 16 + 8 + 8 + 8 + 32) * 4)
+      << "and one that runs again has 8";
+  EXPECT_EQ(activations("hidden_fc", 0), activations("", 0)) << "a gradient passes through it";
+}
+
 TEST(MemoryEstimateTest, ReproducibleSumsHoldGradientsOfSeveralMicroBatches) {
   // Of four pieces on one rank a binary tree holds up to three sums.
   EXPECT_EQ(of({.micro_batches = 4, .reproducible = true}).gradients, 371 * 4 * 3);
@@ -164,8 +177,9 @@ TEST(MemoryEstimateTest, ALossThatTakesFactorsHasAPieceOfTheLogits) {
 }
 
 TEST(MemoryEstimateTest, RepeatedLayersKeepTheirInputsOnly) {
-  // All six keep what comes in, 12 + 12 + 16 + 16 + 8 + 8, and one of them has its outputs too: 16.
-  EXPECT_EQ(of({.largest_piece = 10}, 6).activations, 10 * (72 + 16 + 32) * 4);
+  // All but the first, which has no backward pass, keep what comes in, 12 + 16 + 16 + 8 + 8, and one of them
+  // has its outputs too: 16.
+  EXPECT_EQ(of({.largest_piece = 10}, 6).activations, 10 * (60 + 16 + 32) * 4);
 }
 
 /// Gives what comes in, and a view of it beside.

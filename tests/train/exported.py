@@ -380,14 +380,17 @@ class Attentive(torch.nn.Module):
 
 
 def attentions_are_cut_by_heads(binary, folder):
-    """Uneven parts: two heads and one. Masks of dropout are the whole's; what is saved is whole."""
+    """Uneven parts: two heads and one. Masks of dropout are the whole's; what is saved is whole, and so is what has too few heads."""
     torch.manual_seed(3)
     make_programs.write(folder, "attentive", Attentive(11, 6), (torch.randint(11, (4, 6)),))
     cut_agrees(binary, folder, "attentive", "blocks", ("tensor=2", "data=2,tensor=2", "pipe=2,tensor=2"),
                "3 attentions are cut by heads over the tensor axis: joint, ... written; 1 pair of linear layers is cut over the tensor axis: "
                "up and down; the rest is on each rank")
-    refused(binary, 4, 2, ["3 heads", "--mesh tensor=4", "tensor=3"], "--model", "attentive.pt2", "--dataset", "blocks", *COMMON, "--mesh",
-            "tensor=4", cwd=folder)
+    alone = ["--model", "attentive.pt2", "--dataset", "blocks", "--dry-run"]
+    plan = run(binary, 1, *alone, "--mesh", "tensor=4", "--cluster", "1x4", cwd=folder).stdout
+    assert "1 pair of linear layers is cut" in plan and "joint, ... written stay whole, with fewer heads or features than there are ranks" in plan, plan
+    refused(binary, 1, 2, ["up and down has 20 heads or features", "--mesh tensor=32", "tensor=20"], *alone, "--mesh", "tensor=32", "--cluster",
+            "1x32", cwd=folder)
     refused(binary, 1, 2, ["attentive does not go on with a text", "PyTorch"], "generate", "runs/attentive-data=1", "--prompt", "w5", cwd=folder)
 
 

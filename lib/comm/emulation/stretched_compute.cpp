@@ -15,11 +15,16 @@ void StretchedCompute::enter(Phase phase, std::string_view name) {
 
 void StretchedCompute::leave() {
   --depth_;
-  if (depth_ < open_.size() && slowness_ > 1) {
-    const auto& [phase, start_ns] = open_[depth_];
-    if (phase == Phase::forward || phase == Phase::backward) {
-      std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(
-          (slowness_ - 1) * static_cast<double>(steady_ns() - start_ns)));
+  if (depth_ < open_.size()) {
+    const auto& [phase, start_ns, spared_ns] = open_[depth_];
+    const bool computes = phase == Phase::forward || phase == Phase::backward;
+    if (computes && slowness_ > 1) {
+      const auto computed_ns = static_cast<double>(steady_ns() - start_ns - spared_ns);
+      std::this_thread::sleep_for(std::chrono::duration<double, std::nano>((slowness_ - 1) * computed_ns));
+    }
+    if (depth_ > 0) {
+      const bool all = computes || phase == Phase::exposed_communication;
+      open_[depth_ - 1].spared_ns += all ? steady_ns() - start_ns : spared_ns;
     }
   }
   PassingSpanSink::leave();

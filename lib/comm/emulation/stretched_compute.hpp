@@ -9,8 +9,9 @@
 
 namespace dtrain::comm {
 
-/// Makes forward and backward take `slowness` times as long, by sleeping after them. Spans pass through to
-/// the sink behind it.
+/// Makes forward and backward take `slowness` times as long, by sleeping after them. What they wait for other
+/// ranks stays as it is: ranks that are slow must not wait for each other's sleep ever longer. Spans pass
+/// through to the sink behind it.
 class StretchedCompute : public PassingSpanSink {
  public:
   using PassingSpanSink::PassingSpanSink;
@@ -25,6 +26,7 @@ class StretchedCompute : public PassingSpanSink {
   struct Open {
     Phase phase = Phase::other;
     std::int64_t start_ns = 0;
+    std::int64_t spared_ns = 0;  // of spans in it that wait, or were stretched themselves
   };
   double slowness_ = 1;
   std::array<Open, 32> open_{};  // deeper spans are part of these

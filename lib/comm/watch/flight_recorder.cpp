@@ -191,7 +191,9 @@ std::vector<std::string> FlightRecorder::findings(const Label& overdue, double l
   std::vector<std::string> findings;
   for (int local_rank = 0; local_rank < (memory_ ? local_size_ : 1); ++local_rank) {
     const Line& other = line(local_rank);
-    if (!takes_part(other.world_rank)) continue;
+    // The peers may wait for it in their turn; one that is gone may have been lost, and done without, before.
+    const bool is_suspended = memory_ && state_of_process(other.pid) == 'T';
+    if (!takes_part(other.world_rank) && !is_suspended) continue;
     auto found = finding(other, overdue, now_ns, limit_s, asker);
     if (!found.empty()) findings.push_back(std::move(found));
   }

@@ -81,7 +81,7 @@ class ExportedModel final : public Model {
   }
   std::string remark() const override {
     if (group() == nullptr) return remark_;
-    const auto cuts = cuts_in_words(find_cuts(*planned_));
+    const auto cuts = cuts_in_words(find_cuts(*planned_, group()->size()));
     return remark_.empty() ? cuts : remark_ + "; " + cuts;
   }
   std::string program_hash() const override { return planned_->program.graph().hash; }

@@ -120,6 +120,9 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
   /// How many words a batch of texts is shorter than the length that the program was exported for.
   std::int64_t missing_words(std::size_t index, at::IntArrayRef given) const;
   Shape shape_of(ValueId value, const Symbols& symbols) const;
+  /// By how many elements the gradients of what a step takes and gives exceed those of the layer's.
+  double largest_inside(const std::vector<Shape>& inputs,
+                        const std::function<Shape(ValueId)>& shape_of) const;
   void check_input(std::size_t index, const Shape& given, const Symbols& symbols) const;
   at::ScalarType type_of(const Tensors& inputs) const;
   void enter(Workspace& work, const Tensors& inputs);

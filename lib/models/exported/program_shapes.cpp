@@ -85,6 +85,29 @@ std::vector<Shape> ProgramLayer::output_shapes(const std::vector<Shape>& inputs)
   return shapes;
 }
 
+double ProgramLayer::largest_inside(const std::vector<Shape>& inputs,
+                                    const std::function<Shape(ValueId)>& shape_of) const {
+  const auto flows = [&](ValueId value) {
+    return planned_->plan.carries.contains(value) && planned_->input_of(value) == nullptr;
+  };
+  double largest = 0;
+  for (const Step& step : own_run().steps) {
+    double elements = 0;
+    for (const ValueId value : tensors_read(step, graph()))
+      if (flows(value)) elements += element_count(shape_of(value));
+    for (const auto& output : graph().nodes[step.node].outputs) {
+      if (output.kind == Output::Kind::number) continue;
+      for (const ValueId value : output.values)
+        if (flows(value)) elements += element_count(shape_of(planned_->plan.same[value]));
+    }
+    largest = std::max(largest, elements);
+  }
+  double around = 0;
+  for (const auto& one : inputs) around += element_count(one);
+  for (const auto& one : output_shapes(inputs)) around += element_count(one);
+  return std::max(0.0, largest - around);
+}
+
 Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   const auto symbols = symbols_of(inputs);
   const auto shape = [&](ValueId value) { return shape_of(value, symbols); };
@@ -128,6 +151,7 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   for (const auto& flowing : outputs())
     if (flowing.value && came_in.contains(*flowing.value))
       cost.passed_on += element_count(shape(*flowing.value));
+  cost.gradient_bytes += largest_inside(inputs, shape) * float_bytes;
   for (const Done& done : done_) cost.step_bytes += done.operation->step_bytes(shape);
   for (const ValueId value : entered_) cost.entered_bytes += element_count(shape(value)) * float_bytes;
   for (const ValueId value : left_) cost.left_bytes += element_count(shape(value)) * float_bytes;

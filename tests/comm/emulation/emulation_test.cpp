@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/emulation/link_delays.hpp"
@@ -133,6 +135,23 @@ TEST(SlowComputeTest, ForwardAndBackwardOfASlowRankTakeLonger) {
   const auto start = steady_ns();
   usual.leave();
   EXPECT_LT(steady_ns() - start, 5'000'000) << "no sleep for a rank that is not slow";
+}
+
+TEST(SlowComputeTest, WhatARankWaitsForOthersIsNotStretched) {
+  auto fabric = three_nodes();
+  fabric.slow = {{.rank = 2, .factor = 100}};
+  NullSpanSink nothing;
+  SlowCompute slow(fabric, 2, nothing);
+  slow.begin_step(1);
+  const auto start = steady_ns();
+  slow.enter(Phase::backward, "all");
+  slow.enter(Phase::forward, "again");
+  slow.enter(Phase::exposed_communication, "wait");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  slow.leave();
+  slow.leave();
+  slow.leave();
+  EXPECT_LT(steady_ns() - start, 2'000'000'000) << "100 times as long would be 10 s, and twice a thousand";
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 #include "comm/watch/flight_recorder.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <numeric>
 #include <sstream>
+#include <thread>
 
 #include "core/clock.hpp"
 
@@ -118,6 +123,33 @@ TEST_F(FlightRecorderTest, OfAMessageOnlyTheOtherEndIsAsked) {
   world_.barrier();
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].rfind("rank 1 is slow", 0), 0U) << findings[0];
+}
+
+TEST_F(FlightRecorderTest, ButASuspendedRankIsNamedToAll) {
+  if (world_.size() < 3) return;
+  auto message = label(1, "receive");
+  message.peer = 1;
+  world_.barrier();
+  if (is_last()) {
+    const auto here = ::getpid();
+    const auto child = ::fork();
+    if (child == 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      ::kill(here, SIGCONT);
+      ::_exit(0);
+    }
+    std::raise(SIGSTOP);
+    ::waitpid(child, nullptr, 0);
+  }
+  std::string text;
+  const auto names_it = [&] { return text.find(last() + " is suspended") != std::string::npos; };
+  for (int round = 0; !is_last() && !names_it() && round < 250; ++round) {
+    text.clear();
+    for (const auto& finding : recorder_.findings(message, 10.0)) text += finding + "\n";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(is_last() || names_it()) << text;
+  world_.barrier();
 }
 
 }  // namespace

@@ -141,7 +141,44 @@ class NoGradient(Linear):
     def forward(self, x):
         with torch.no_grad():
             y = self.linear(x)
+            y = y * 2 + x
         return self.linear(x) + y
+
+
+class WritesWithoutGradient(Linear):
+    def forward(self, x):
+        y = self.linear(x)
+        with torch.no_grad():
+            y.mul_(2)
+        return y
+
+
+class Rotary(Linear):
+    """Tables of cosines as transformers' rotary positions make them, and scores that a key's bias shifts alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(2, 4), nn.Linear(2, 4)
+        self.register_buffer("frequencies", torch.tensor([1.0, 0.1]), persistent=False)
+
+    @torch.no_grad()
+    def table(self, x):
+        places = torch.arange(4).expand(x.shape[0], 4)
+        with torch.autocast("cpu", enabled=False):
+            angles = (self.frequencies[None, :, None].float() @ places[:, None, :].float()).transpose(1, 2)
+        return torch.cat((angles, angles), -1).cos().to(x.dtype)
+
+    def forward(self, x):  # [N, 8] -> [N, 8]
+        y = self.linear(x).view(-1, 4, 2)
+        cosines = self.table(x)
+        scores = ((self.query(y) * cosines) @ (self.key(y)).transpose(1, 2)).float().softmax(-1).to(x.dtype)
+        return (scores @ y).flatten(1)
+
+
+class ProductInFull(Linear):
+    def forward(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return self.linear(x)
 
 
 class Autocast(Linear):
@@ -172,7 +209,7 @@ class Nothing(Linear):
 
 class Single(Linear):
     def forward(self, x):
-        return F.linear(x.to(torch.float32), self.linear.weight.to(torch.float32))
+        return F.linear(x.type_as(torch.zeros(1)), self.linear.weight.type_as(torch.zeros(1)))
 
 
 class NotFinite(Linear):
@@ -507,9 +544,21 @@ class ExportModelTest(unittest.TestCase):
                          lambda module, x: F.dropout(F.relu_(module.norm(x)), 0.5, module.training, True) * 2):
             export_model(Applied(function), self.x, self.path)
 
+    def test_parts_without_gradient_or_autocast_become_plain(self):
+        for module in (NoGradient(), Rotary()):
+            with self.subTest(module=type(module).__name__):
+                program = export_model(module, self.x, self.path)
+                names = [str(node.target) for node in program.graph.nodes]
+                self.assertIn("aten.detach.default", names)
+                self.assertFalse([name for name in names if "wrap" in name or "submod" in name], names)
+                self.agree(self.path)
+                again = torch.export.load(self.path).module()(self.x)
+                self.assertTrue(torch.allclose(again, module(self.x), rtol=0, atol=1e-6))
+
     def test_wrapped_parts_are_refused(self):
-        self.refused(["set_grad_enabled", "x.detach()"], NoGradient())
+        self.refused(["set_grad_enabled", "x.detach()"], WritesWithoutGradient())
         self.refused(["autocast", "--precision bf16"], Autocast())
+        self.refused(["autocast", "--precision bf16"], ProductInFull())
         self.refused(["dtrain_test.twice", "not PyTorch's own", f"line {line_of(OwnOperator)}"], OwnOperator())
 
     def test_what_does_not_fit_is_refused(self):

@@ -10,137 +10,58 @@ namespace dtrain::models::exported {
 namespace {
 
 /// What the derivative of an operator reads.
-struct Reads {
-  enum class What {
-    nothing,  ///< or sizes, masks and indices alone: `arguments`
-    input,
-    result,
-    both,
-    factors  ///< Each input only where another one has a gradient: a product.
-  } what = What::both;
-  std::string_view argument = {};  ///< What it reads in any case.
+enum class Reads {
+  nothing,
+  argument,  ///< Indices, a mask or a condition alone.
+  inputs,
+  results,
+  both,
+  factors  ///< Each input where another one has a gradient: a product.
 };
 
 struct Rule {
-  Reads reads;
-  std::initializer_list<std::string_view> names;
+  Reads reads = Reads::both;
+  std::string_view operators;      ///< With a space between two.
+  std::string_view argument = {};  ///< The one that is read.
 };
 
-using enum Reads::What;
+constexpr std::array kRules = {
+    Rule{Reads::nothing,
+         "add add_ sub sub_ rsub neg cat concat stack sum mean cumsum dropout dropout_ pad constant_pad_nd "
+         "repeat roll flip clone contiguous to _to_copy type_as copy_ zeros_like pixel_shuffle "
+         "pixel_unshuffle channel_shuffle im2col unfold upsample_nearest2d upsample_bilinear2d "
+         "upsample_bicubic2d view view_as reshape transpose permute movedim swapaxes expand expand_as slice "
+         "select narrow chunk split split_with_sizes unbind unsqueeze squeeze flatten unflatten t alias "
+         "detach"},
+    Rule{Reads::argument, "embedding embedding_bag index", "indices"},
+    Rule{Reads::argument, "gather index_select", "index"},
+    Rule{Reads::argument, "masked_fill masked_fill_", "mask"},
+    Rule{Reads::argument, "where", "condition"},
+    Rule{
+        Reads::inputs,
+        "layer_norm group_norm batch_norm gelu silu silu_ hardswish hardswish_ hardsigmoid hardtanh "
+        "hardtanh_ relu6 relu6_ mish leaky_relu elu selu prelu clamp clamp_min clamp_max abs log sin cos erf "
+        "pow square avg_pool1d avg_pool2d adaptive_avg_pool1d adaptive_avg_pool2d"},
+    Rule{Reads::results,
+         "relu relu_ sigmoid sigmoid_ tanh tanh_ softmax _softmax log_softmax exp sqrt rsqrt reciprocal"},
+    Rule{Reads::factors,
+         "mul mul_ div div_ linear mm bmm matmul addmm baddbmm einsum conv1d conv2d conv3d conv_transpose1d "
+         "conv_transpose2d"}};
 
-const std::array<Rule, 9>& rules() {
-  static const std::array<Rule, 9> kRules = {
-      {{{nothing},
-        {"add",
-         "add_",
-         "sub",
-         "sub_",
-         "rsub",
-         "neg",
-         "cat",
-         "concat",
-         "stack",
-         "sum",
-         "mean",
-         "dropout",
-         "dropout_",
-         "pad",
-         "constant_pad_nd",
-         "repeat",
-         "roll",
-         "flip",
-         "clone",
-         "contiguous",
-         "to",
-         "_to_copy",
-         "type_as",
-         "pixel_shuffle",
-         "pixel_unshuffle",
-         "cumsum",
-         "channel_shuffle",
-         "im2col",
-         "unfold",
-         "copy_",
-         "zeros_like",
-         "upsample_nearest2d",
-         "upsample_bilinear2d",
-         "upsample_bicubic2d",
-         "view",
-         "reshape",
-         "transpose",
-         "permute",
-         "expand",
-         "slice",
-         "select",
-         "chunk",
-         "split",
-         "split_with_sizes",
-         "unsqueeze",
-         "squeeze",
-         "flatten",
-         "unflatten",
-         "detach",
-         "t",
-         "narrow",
-         "unbind",
-         "alias",
-         "movedim",
-         "swapaxes",
-         "expand_as",
-         "view_as"}},
-       {{nothing, "indices"}, {"embedding", "index", "embedding_bag"}},
-       {{nothing, "index"}, {"gather", "index_select", "take_along_dim"}},
-       {{nothing, "mask"}, {"masked_fill", "masked_fill_"}},
-       {{nothing, "condition"}, {"where"}},
-       {{input},
-        {"layer_norm",
-         "group_norm",
-         "batch_norm",
-         "gelu",
-         "silu",
-         "silu_",
-         "hardswish",
-         "hardswish_",
-         "hardsigmoid",
-         "hardtanh",
-         "hardtanh_",
-         "relu6",
-         "relu6_",
-         "mish",
-         "leaky_relu",
-         "elu",
-         "selu",
-         "clamp",
-         "clamp_min",
-         "clamp_max",
-         "abs",
-         "log",
-         "sin",
-         "cos",
-         "erf",
-         "pow",
-         "square",
-         "avg_pool1d",
-         "avg_pool2d",
-         "adaptive_avg_pool1d",
-         "adaptive_avg_pool2d",
-         "prelu"}},
-       {{result},
-        {"relu", "relu_", "sigmoid", "sigmoid_", "tanh", "tanh_", "softmax", "_softmax", "log_softmax", "exp",
-         "sqrt", "rsqrt", "reciprocal"}},
-       {{both}, {"scaled_dot_product_attention", "max_pool2d", "amax", "max"}},
-       {{factors},
-        {"mul", "mul_", "linear", "mm", "bmm", "matmul", "addmm", "baddbmm", "div", "div_", "conv1d",
-         "conv2d", "conv3d", "einsum", "conv_transpose1d", "conv_transpose2d"}}}};
-  return kRules;
+bool calls_one_of(const Node& node, std::string_view operators) {
+  for (std::size_t begin = 0; begin < operators.size();) {
+    const auto end = std::min(operators.find(' ', begin), operators.size());
+    if (calls(node, operators.substr(begin, end - begin))) return true;
+    begin = end + 1;
+  }
+  return false;
 }
 
-Reads reads_of(const Node& node) {
-  for (const Rule& rule : rules()) {
-    if (std::ranges::any_of(rule.names, [&](std::string_view name) { return calls(node, name); }))
-      return rule.reads;
-  }
-  return {};
+/// Of an operator that has no rule, both.
+Rule rule_of(const Node& node) {
+  const auto* const found =
+      std::ranges::find_if(kRules, [&](const Rule& rule) { return calls_one_of(node, rule.operators); });
+  return found == kRules.end() ? Rule{} : *found;
 }
 
 }  // namespace
@@ -168,18 +89,14 @@ KeptValues::KeptValues(const Graph& graph, const Plan& plan)
       const auto read = tensors_read(step, graph);
       const auto with_gradient = std::ranges::count_if(read, carries);
       if (with_gradient == 0) continue;
-      const auto reads = reads_of(node);
-      const bool all_inputs = reads.what == input || reads.what == both;
+      const auto [reads, operators, argument] = rule_of(node);
+      const bool all_inputs = reads == Reads::inputs || reads == Reads::both;
       for (const ValueId value : read) {
-        const bool factor = reads.what == factors && with_gradient > (carries(value) ? 1 : 0);
+        const bool factor = reads == Reads::factors && with_gradient > (carries(value) ? 1 : 0);
         if (all_inputs || factor) keep(value);
       }
-      if (!reads.argument.empty()) {
-        const auto* given = node.find(reads.argument);
-        for (std::size_t i = 0; given != nullptr && i < given->values.size(); ++i)
-          if (given->values[i]) keep(*given->values[i]);
-      }
-      if (reads.what != result && reads.what != both && !step.relu_follows) continue;
+      if (const auto given = tensor_of(node, argument); given) keep(*given);
+      if (reads != Reads::results && reads != Reads::both && !step.relu_follows) continue;
       for (const auto& output : node.outputs)
         if (output.kind != Output::Kind::number) std::ranges::for_each(output.values, keep);
     }

@@ -17,9 +17,20 @@ std::string names_of(const std::vector<Cut>& cuts) {
   return cuts.front().name + (cuts.size() > 1 ? ", ... " + cuts.back().name : "");
 }
 
+/// Takes out what has fewer `parts` than there are ranks.
+template <class Cut>
+void leave_narrow(std::vector<Cut>& cuts, std::int64_t Cut::*parts, std::int64_t ranks,
+                  std::vector<Cuts::Narrow>& narrow) {
+  std::erase_if(cuts, [&](const Cut& cut) {
+    if (cut.*parts >= ranks) return false;
+    narrow.push_back({cut.name, cut.*parts});
+    return true;
+  });
+}
+
 }  // namespace
 
-Cuts find_cuts(const PlannedProgram& planned) {
+Cuts find_cuts(const PlannedProgram& planned, std::int64_t ranks) {
   const NodeSearch search(planned);
   Cuts cuts{.attentions = find_attentions(search), .pairs = find_linear_pairs(search)};
   std::erase_if(cuts.pairs, [&](const LinearPair& pair) {
@@ -39,6 +50,8 @@ Cuts find_cuts(const PlannedProgram& planned) {
     });
     if (calls(node, "scaled_dot_product_attention") && !is_cut) cuts.whole.push_back(NodeSearch::title(node));
   }
+  leave_narrow(cuts.attentions, &CutAttention::heads, ranks, cuts.narrow);
+  leave_narrow(cuts.pairs, &LinearPair::features, ranks, cuts.narrow);
   return cuts;
 }
 
@@ -60,6 +73,9 @@ std::string cuts_in_words(const Cuts& cuts) {
         counted(static_cast<std::int64_t>(cuts.whole.size()), "attention"),
         cuts.whole.size() == 1 ? "stays" : "stay", cuts.whole.front(),
         cuts.whole.size() > 1 ? ", ... " + cuts.whole.back() : "");
+  if (!cuts.narrow.empty())
+    text += fmt::format("{} {} whole, with fewer heads or features than there are ranks; ",
+                        names_of(cuts.narrow), cuts.narrow.size() == 1 ? "stays" : "stay");
   return text + "the rest is on each rank";
 }
 

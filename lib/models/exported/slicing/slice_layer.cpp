@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "models/exported/operations/own_operations.hpp"
 #include "models/exported/operators.hpp"
@@ -21,7 +23,14 @@ bool drops_inside(const Node& node) {
 }  // namespace
 
 Flow ProgramLayer::slice(TensorGroup& group, const Flow& flow) {
-  const auto cuts = find_cuts(*planned_);
+  const auto cuts = find_cuts(*planned_, group.size());
+  if (cuts.empty() && !cuts.narrow.empty()) {
+    const auto& widest = *std::ranges::max_element(cuts.narrow, {}, &Cuts::Narrow::parts);
+    throw usage_error(fmt::format("{} has {} heads or features, fewer than the ranks of the tensor axis",
+                                  widest.name, widest.parts),
+                      fmt::format("--mesh tensor={}", group.size()),
+                      fmt::format("use tensor={} or less", widest.parts));
+  }
   if (cuts.empty()) {
     throw usage_error(
         "there are no two linear layers with only an element-wise function between, and no attention between "
@@ -93,12 +102,6 @@ void ProgramLayer::slice_pair(const LinearPair& pair, TensorGroup& group) {
 
 void ProgramLayer::slice_attention(const CutAttention& attention, TensorGroup& group) {
   const Range part = part_of(attention.heads, group.rank(), group.size());
-  require(attention.heads >= group.size(),
-          fmt::format("the attention {} has {} heads, fewer than the ranks of the tensor axis",
-                      attention.name, attention.heads),
-          {.subject = fmt::format("--mesh tensor={}", group.size()),
-           .advice = fmt::format("use tensor={} or less", attention.heads),
-           .code = ExitCode::usage});
   for (const auto& [value, dim] : attention.between) hold_part(value, {dim, attention.heads, part.size()});
   for (const auto& [place, parts] : attention.projections) {
     const Shape view = {parts, attention.heads, attention.width};
