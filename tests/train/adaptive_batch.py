@@ -82,6 +82,9 @@ class AdaptiveBatchTest(unittest.TestCase):
             rows = file["ranks/00000/steps"][:]
         self.assertEqual(set(np.diff(rows["step"], prepend=EPOCH // 4)), {1})
         np.testing.assert_allclose(rows["learning_rate"], 0.01)
+        # One copy shows no noise, and goes on without.
+        run(BINARY, 1, *RECIPE, "--epochs", 2, "--limit-steps", EPOCH + 4, "--name", "alone", "--resume", first / f"checkpoints/step-{EPOCH:08}",
+            "--optimizer-state", "keep", cwd=self.folder, limit_s=100)
 
     def test_where_the_noise_is_not_known_it_is_refused(self):
         for ranks, words, options in [(1, ["one copy shows no noise", "start two ranks"], []),

@@ -143,6 +143,12 @@ class EmulateTest(unittest.TestCase):
             self.assertGreater(np.median(far), 0.04)
         self.assertGreater(np.median(far), usual)
 
+    def test_slow_ranks_of_a_tensor_group_do_not_stretch_what_they_wait_for(self):
+        slow = "".join(f"[[slow]]\nrank = {rank}\nfactor = 6\n" for rank in (0, 1))  # each other's sleep, six times, for ever
+        file, _ = self.train("pair", 2, slow, "--mesh", "tensor=2", steps=4)
+        with file:
+            self.assertEqual(len(file["ranks/00000/steps"]), 4)
+
     def test_delays_hold_between_nodes_of_several_ranks(self):
         """Their sums go through the first rank of each node."""
         file, _ = self.train("nodes", 4, "[[node]]\nranks = [0, 1]\n[[node]]\nranks = [2, 3]\n[[link]]\nlatency_ms = 20\n", steps=8)

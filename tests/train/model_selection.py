@@ -169,6 +169,8 @@ class ModelSelectionTest(unittest.TestCase):
         self.assertTrue(any(not np.array_equal(weights[name], other[name]) for name in weights))
         refused(BINARY, 1, 2, ["--learning-rate", "--optimizer-state keep"], *again, "--name", "no", "--resume", start,
                 "--learning-rate", 0.01, cwd=self.folder)
+        refused(BINARY, 1, 2, ["--precision", "with another --name, from its weights with --init-from"], *again, "--name", "no", "--resume", start,
+                "--precision", "fp64", cwd=self.folder)
         rate = self.train("rate", *again, "--resume", start, "--optimizer-state", "keep", "--learning-rate", 0.01)
         self.assertEqual(self.events(rate, "schedule"), [])
 
