@@ -145,9 +145,9 @@ class EmulateTest(unittest.TestCase):
 
     def test_slow_ranks_of_a_tensor_group_do_not_stretch_what_they_wait_for(self):
         slow = "".join(f"[[slow]]\nrank = {rank}\nfactor = 6\n" for rank in (0, 1))  # each other's sleep, six times, for ever
-        file, _ = self.train("pair", 2, slow, "--mesh", "tensor=2", steps=4)
+        file, _ = self.train("pair", 2, slow, "--mesh", "tensor=2", "--model-option", "hidden=64,64,64,64,64,64,64,64", "--micro-batches", 4, steps=8)
         with file:
-            self.assertEqual(len(file["ranks/00000/steps"]), 4)
+            self.assertEqual(len(file["ranks/00000/steps"]), 8)
 
     def test_delays_hold_between_nodes_of_several_ranks(self):
         """Their sums go through the first rank of each node."""
