@@ -215,17 +215,18 @@ def _inline(graph_module, node):
     inner = getattr(graph_module, part.target)
     for step in list(inner.graph.nodes):
         _inline(inner, step)
-    steps = [step for step in inner.graph.nodes if step.op == "call_function"]
     outputs = inner.graph.output_node().args[0]
     takes_all = all(user.target is operator.getitem and graph_module.graph.output_node() not in user.users for user in node.users)
-    if enabled or not takes_all or any(step.op == "get_attr" or not _is_plain(step) for step in inner.graph.nodes if step.op not in ("placeholder", "output")):
+    gives_nodes = all(isinstance(output, torch.fx.Node) for output in outputs)
+    within = [step for step in inner.graph.nodes if step.op not in ("placeholder", "output")]
+    if enabled or not takes_all or not gives_nodes or not all(step.op == "call_function" and _is_plain(step) for step in within):
         return
-    if kind == "wrap_with_autocast" and not all(_is_of_columns(step) for step in steps if _is_product(step)):
+    if kind == "wrap_with_autocast" and not all(_is_of_columns(step) for step in within if _is_product(step)):
         return
     values = dict(zip(inner.graph.find_nodes(op="placeholder"), given))
     leaving = {}
     with graph_module.graph.inserting_before(node):
-        for step in steps:
+        for step in within:
             values[step] = graph_module.graph.node_copy(step, values.__getitem__)
             if kind == "wrap_with_autocast" and _is_product(step):
                 values[step].target = torch.ops.aten.mul.Tensor
