@@ -256,6 +256,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       const bool has_backward = layer >= first;
       const bool begins = place == 0 || layer == first;
       if (place == 0) kept += input_bytes;  // what comes in
+      if (place == 0) in_front = 0;         // of another stage
       if (place > 0 && layer == first) kept += in_front;
       if (activations > 0 && !has_backward) in_front = output_bytes;
       const double gradient_bytes = has_backward ? cost.gradient_bytes * element / 4 : 0;
