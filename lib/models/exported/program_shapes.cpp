@@ -143,7 +143,7 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
         const auto type = graph()[value].tensor->type;
         const double bytes =
             at::isFloatingType(type) ? float_bytes : static_cast<double>(at::elementSize(type));
-        if (planned_->kept->contains(value) && !step.overwrites_input)
+        if (planned_->kept[value] && !step.overwrites_input)
           cost.activation_bytes += element_count(shape(planned_->plan.same[value])) * bytes;
       }
     }

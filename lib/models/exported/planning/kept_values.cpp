@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "models/exported/operators.hpp"
+#include "models/exported/planning/memory.hpp"
 
 namespace dtrain::models::exported {
 namespace {
@@ -66,8 +67,9 @@ Rule rule_of(const Node& node) {
 
 }  // namespace
 
-KeptValues::KeptValues(const Graph& graph, const Plan& plan)
-    : memory_(graph.values.size()), same_(plan.same) {
+std::vector<bool> kept_values(const Graph& graph, const Plan& plan) {
+  Memory memory(graph.values.size());
+  const auto& same = plan.same;
   const auto carries = [&](ValueId value) {
     return plan.carries.contains(value) || plan.trained.contains(value);
   };
@@ -75,13 +77,14 @@ KeptValues::KeptValues(const Graph& graph, const Plan& plan)
     for (const Step& step : run.steps) {
       const Node& node = graph.nodes[step.node];
       for (const auto& sharing : shared_memory(node, step.handle.schema()))
-        memory_.join(same_[sharing.output], same_[sharing.input]);
+        memory.join(same[sharing.output], same[sharing.input]);
       if (!step.overwrites_input || node.outputs.empty() || node.outputs[0].values.empty()) continue;
       for (const ValueId value : tensors_read(step, graph))
-        memory_.join(same_[node.outputs[0].values[0]], same_[value]);
+        memory.join(same[node.outputs[0].values[0]], same[value]);
     }
   }
-  const auto keep = [&](ValueId value) { roots_.insert(memory_.root(same_[value])); };
+  std::vector<bool> roots(graph.values.size());
+  const auto keep = [&](ValueId value) { roots[memory.root(same[value])] = true; };
   keep(plan.output);  // by the loss
   for (const Run& run : plan.runs) {
     for (const Step& step : run.steps) {
@@ -101,8 +104,10 @@ KeptValues::KeptValues(const Graph& graph, const Plan& plan)
         if (output.kind != Output::Kind::number) std::ranges::for_each(output.values, keep);
     }
   }
+  std::vector<bool> kept;
+  for (ValueId value = 0; value < graph.values.size(); ++value)
+    kept.push_back(roots[memory.root(same[value])]);
+  return kept;
 }
-
-bool KeptValues::contains(ValueId value) const { return roots_.contains(memory_.root(same_[value])); }
 
 }  // namespace dtrain::models::exported

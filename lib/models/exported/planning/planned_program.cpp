@@ -4,13 +4,14 @@
 
 #include "models/exported/operations/own_operations.hpp"
 #include "models/exported/operators.hpp"
+#include "models/exported/planning/kept_values.hpp"
 
 namespace dtrain::models::exported {
 
 PlannedProgram::PlannedProgram(const std::string& file, Dropout how) : program(file), dropout(how) {
   program.understand([this] {
     plan = make_plan(program.graph());
-    kept.emplace(program.graph(), plan);
+    kept = kept_values(program.graph(), plan);
     in_training = program.was_in_training() || exported_in_training(program.graph());
     count_uses();
   });

@@ -2,11 +2,10 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
-#include "models/exported/planning/kept_values.hpp"
 #include "models/exported/planning/plan.hpp"
 #include "models/exported/program.hpp"
 
@@ -16,8 +15,8 @@ namespace dtrain::models::exported {
 struct PlannedProgram {
   Program program;
   Plan plan;
-  std::optional<KeptValues> kept;  ///< Of the plan.
-  bool in_training = true;         ///< It was exported in training mode.
+  std::vector<bool> kept;   ///< By value: kept_values().
+  bool in_training = true;  ///< It was exported in training mode.
   enum class Dropout { as_exported, off } dropout;
 
   PlannedProgram(const std::string& file, Dropout how);

@@ -22,7 +22,7 @@ std::vector<std::string> steps_of(const std::string& name) {
       const Node& node = planned.program.graph().nodes[step.node];
       const auto begin = std::string("torch.ops.aten.").size();
       const std::string text = node.target.substr(begin, node.target.find('.', begin) - begin);
-      found.push_back(planned.kept->contains(result_of(node)) ? text + "*" : text);
+      found.push_back(planned.kept[result_of(node)] ? text + "*" : text);
     }
   }
   return found;
