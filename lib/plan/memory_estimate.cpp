@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -323,16 +324,28 @@ double evaluation_bytes(double element, const models::Model& model, const models
   return std::max(largest, 2 * elements(shapes) * element);  // the loss makes as much of the last outputs
 }
 
+std::int64_t layers_to_repeat(double limit_bytes, const Footprint& footprint, const models::Model& model,
+                              const parallel::StageCuts& cuts, int pipe_index,
+                              const models::Shape& sample_shape) {
+  const auto all = longest_stage(cuts);
+  std::int64_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::int64_t repeated = 0; repeated <= all && !keeps_within(least, limit_bytes); ++repeated) {
+    const double bytes = estimate_memory(footprint, model, cuts, pipe_index, sample_shape, repeated).total();
+    if (bytes >= least) continue;
+    best = repeated;
+    least = bytes;
+  }
+  return best;
+}
+
 std::int64_t repeated_layers(const Recompute& recompute, const Footprint& footprint,
                              const models::Model& model, const parallel::StageCuts& cuts, int pipe_index,
                              const models::Shape& sample_shape) {
   const auto limit = static_cast<double>(recompute.limit_bytes);
-  const auto with = [&](int rank, std::int64_t repeated) {
-    return estimate_memory(footprint, model, cuts, rank, sample_shape, repeated);
-  };
   // All ranks look at all of a pipeline, so that all refuse alike.
   for (int rank = 0; limit > 0 && rank < cuts.ranks; ++rank) {
-    const auto estimate = with(rank, 0);
+    const auto estimate = estimate_memory(footprint, model, cuts, rank, sample_shape, 0);
     const double fixed = estimate.parameters + estimate.gradients + estimate.optimizer;
     require(
         fixed <= limit,
@@ -341,12 +354,9 @@ std::int64_t repeated_layers(const Recompute& recompute, const Footprint& footpr
          .advice = "allow more, or use more stages with --mesh pipe=P",
          .code = ExitCode::usage});
   }
-  const auto all = longest_stage(cuts);
-  if (recompute.what == "full") return all;
+  if (recompute.what == "full") return longest_stage(cuts);
   if (recompute.what == "none" || limit == 0) return 0;
-  std::int64_t repeated = 0;
-  while (repeated < all && !keeps_within(with(pipe_index, repeated).total(), limit)) ++repeated;
-  return repeated;
+  return layers_to_repeat(limit, footprint, model, cuts, pipe_index, sample_shape);
 }
 
 }  // namespace dtrain::plan

@@ -87,9 +87,14 @@ std::int64_t longest_stage(const parallel::StageCuts& cuts);
 /// Whether an estimate keeps within a limit, with kEstimateError to spare.
 inline bool keeps_within(double bytes, double limit) { return (1 + kEstimateError) * bytes <= limit; }
 
-/// How many first layers of each stage run again in backward; with auto the fewest that keep the estimate
-/// within the limit, or all. Throws Error (exit code 2) when parameters, gradients and optimizer alone pass
-/// the limit.
+/// How many first layers of each stage have to run again in backward: the fewest that keep the estimate of
+/// rank `pipe_index` within the limit, or where none do, as many as need least.
+std::int64_t layers_to_repeat(double limit_bytes, const Footprint& footprint, const models::Model& model,
+                              const parallel::StageCuts& cuts, int pipe_index,
+                              const models::Shape& sample_shape);
+
+/// How many run again as the options say it; with auto layers_to_repeat(). Throws Error (exit code 2) when
+/// parameters, gradients and optimizer alone pass the limit.
 std::int64_t repeated_layers(const Recompute& recompute, const Footprint& footprint,
                              const models::Model& model, const parallel::StageCuts& cuts, int pipe_index,
                              const models::Shape& sample_shape);

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "core/error.hpp"
 #include "parallel/pipeline/layer_times.hpp"
 #include "parallel/pipeline/simulation.hpp"
 #include "plan/volumes.hpp"
@@ -15,7 +14,7 @@ namespace {
 
 constexpr double kBetweenNodes = 10;  // times slower than within one, roughly
 
-/// The memory of a rank, with as few layers repeated as the limit asks for.
+/// The memory of a rank, with as few layers repeated as the limit asks for, or as many as need least.
 struct RankMemory {
   double bytes = 0;
   bool repeats = false;
@@ -27,14 +26,9 @@ RankMemory memory_of(const MeshCase& one, int pipe) {
   };
   const double plain = estimate(0);
   if (one.limit_bytes == 0 || plain <= one.limit_bytes) return {.bytes = plain};
-  const Recompute saving{
-      .what = "auto", .limit_bytes = static_cast<std::int64_t>(one.limit_bytes), .limit = "none"};
-  try {
-    const auto repeated = repeated_layers(saving, one.footprint, one.model, one.cuts, pipe, one.sample_shape);
-    return {.bytes = estimate(repeated), .repeats = true};
-  } catch (const Error&) {  // what is kept alone passes the limit
-    return {.bytes = plain};
-  }
+  const auto repeated =
+      layers_to_repeat(one.limit_bytes, one.footprint, one.model, one.cuts, pipe, one.sample_shape);
+  return {.bytes = estimate(repeated), .repeats = repeated > 0};
 }
 
 /// Of all ranks' time, when each stage takes as long as the largest one.

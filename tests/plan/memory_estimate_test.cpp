@@ -306,9 +306,11 @@ TEST_F(RepeatedLayersTest, AreTheFewestThatKeepWithinTheLimit) {
   for (std::int64_t fewer = 0; fewer < found; ++fewer) EXPECT_GT(total(fewer), least + 1) << fewer;
 }
 
-TEST_F(RepeatedLayersTest, AreAllWhereTheEstimateStaysAboveTheLimit) {
+TEST_F(RepeatedLayersTest, AreAsManyAsNeedLeastWhereTheEstimateStaysAboveTheLimit) {
   const auto estimate = estimate_memory(kFootprint, *model_, cuts_, 0, kShape, 0);
-  EXPECT_EQ(repeated("auto", estimate.total() - estimate.activations + 1), all_);
+  const auto found = repeated("auto", estimate.total() - estimate.activations + 1);
+  ASSERT_LT(total(found), total(all_)) << "all at once need more than some";
+  for (std::int64_t other = 0; other <= all_; ++other) EXPECT_GE(total(other), total(found)) << other;
 }
 
 TEST_F(RepeatedLayersTest, CannotHelpWhereParametersAloneAreTooMany) {

@@ -12,13 +12,13 @@ namespace dtrain::plan {
 namespace {
 
 /// planned_model() on two nodes of one rank; each of a step's 8 samples is a micro-batch.
-MeshPlan planned(const std::string& mesh_text, const parallel::StageCuts& cuts, double limit_bytes = 0) {
+MeshPlan planned(const std::string& mesh_text, const parallel::StageCuts& cuts, double limit_bytes = 0,
+                 parallel::Pipelining pipelining = parallel::Pipelining::one_f_one_b) {
   const auto cluster = topology::uniform_cluster(2, 1);
   const topology::Mesh mesh(cluster, topology::MeshShape::parse(mesh_text, 2));
   const auto model = planned_model();
   const models::Shape sample = {12};
-  const Footprint footprint{
-      .copies = mesh.shape().data, .micro_batches = 8, .pipelining = parallel::Pipelining::one_f_one_b};
+  const Footprint footprint{.copies = mesh.shape().data, .micro_batches = 8, .pipelining = pipelining};
   return plan_of({.cluster = cluster,
                   .mesh = mesh,
                   .model = *model,
@@ -47,15 +47,21 @@ TEST(MeshPlanTest, APipelineIsIdleInItsRampAndForItsSmallerStages) {
 }
 
 TEST(MeshPlanTest, LayersRunAgainOnlyUnderALimitThatAsksForIt) {
-  const auto plain = planned("data=2", one_stage());
+  const auto limited = [](double limit) {
+    return planned("pipe=2", two_stages(), limit, parallel::Pipelining::gpipe);
+  };
+  const auto plain = limited(0);
   EXPECT_FALSE(plain.repeats_layers);
-  EXPECT_FALSE(planned("data=2", one_stage(), plain.memory_bytes).repeats_layers);
-  EXPECT_TRUE(planned("data=2", one_stage(), plain.memory_bytes - 1).repeats_layers);
+  EXPECT_FALSE(limited(plain.memory_bytes).repeats_layers);
+  const auto repeats = limited(plain.memory_bytes - 1);
+  EXPECT_TRUE(repeats.repeats_layers);
+  EXPECT_LT(repeats.memory_bytes, plain.memory_bytes);
+  EXPECT_EQ(limited(100).memory_bytes, repeats.memory_bytes) << "what fits nowhere counts at its least";
 }
 
-TEST(MeshPlanTest, WhatNoRepeatingMakesFitIsAsLargeAsItIs) {
+TEST(MeshPlanTest, WhatNoRepeatingMakesSmallerIsAsLargeAsItIs) {
   const auto plain = planned("data=2", one_stage());
-  const auto hopeless = planned("data=2", one_stage(), 100);
+  const auto hopeless = planned("data=2", one_stage(), plain.memory_bytes - 1);
   EXPECT_FALSE(hopeless.repeats_layers);
   EXPECT_EQ(hopeless.memory_bytes, plain.memory_bytes);
 }
