@@ -79,8 +79,8 @@ class ShardedTest(ShardedRuns):
                  "mlp-bf16": [("zero3", "data=2")]}
         if FULL:
             meshes = [f"data={ranks}" for ranks in (2, 3, 4)]
-            cases = {model: [*of_model, *[(stage, mesh) for stage in ("zero1", "zero2", "zero3") for mesh in meshes]]
-                     for model, of_model in cases.items()}
+            all_stages = [(stage, mesh) for stage in ("zero1", "zero2", "zero3") for mesh in meshes]
+            cases = {model: list(dict.fromkeys([*of_model, *all_stages])) for model, of_model in cases.items()}
             cases["mlp"].append(("zero3", "data=2,pipe=2"))
         for model, of_model in cases.items():
             expected = self.state(self.train(f"{model}-one", 1, *MODELS[model], *STRICT))

@@ -20,7 +20,9 @@
 
 namespace dtrain::models::exported {
 
+struct Beside;        // models/exported/slicing/node_search.hpp
 struct CutAttention;  // models/exported/slicing/attentions.hpp
+struct Cuts;          // models/exported/slicing/cuts.hpp
 struct LinearPair;    // models/exported/slicing/linear_pairs.hpp
 struct Place;         // models/exported/slicing/node_search.hpp
 
@@ -93,11 +95,14 @@ class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
     std::vector<std::size_t> ended;    // places that nothing uses behind it
   };
 
-  enum class Side { outputs, inputs };  // of a linear layer
-  void slice_pair(const LinearPair& pair, TensorGroup& group);
-  void slice_attention(const CutAttention& attention, TensorGroup& group);
+  void slice_pair(const LinearPair& pair, const Cuts& cuts, TensorGroup& group);
+  void slice_attention(const CutAttention& attention, const Cuts& cuts, TensorGroup& group);
   void slice_reshapes(const std::vector<Place>& reshapes);
-  void slice_linear(const Place& place, TensorGroup& group, const FeaturePart& part, Side side);
+  void slice_splits(const std::vector<Place>& splits);
+  void enter_beside(const std::vector<Beside>& all, TensorGroup& group);
+  void slice_outputs(const Place& place, const Cuts& cuts, TensorGroup& group, const FeaturePart& part);
+  void slice_inputs(const Place& place, TensorGroup& group, const FeaturePart& part);
+  void hold_part_of_weight(const Node& linear);
   void hold_part(ValueId value, const PartOfDim& cut);
   bool drops_here(const Place& place) const;
   const Step& step_at(const Place& place) const;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <set>
 
 #include "core/counted.hpp"
 #include "models/exported/operators.hpp"
@@ -28,6 +30,19 @@ void leave_narrow(std::vector<Cut>& cuts, std::int64_t Cut::*parts, std::int64_t
   });
 }
 
+std::map<ValueId, Place> find_shared_inputs(const NodeSearch& search, const Cuts& cuts) {
+  std::map<ValueId, std::set<Place>> given;
+  const auto add = [&](const Place& place) { given[*linear_input(search.node_at(place))].insert(place); };
+  for (const auto& attention : cuts.attentions)
+    for (const auto& projection : attention.projections) add(projection.place);
+  for (const auto& pair : cuts.pairs)
+    for (const auto& first : pair.firsts) add(first.place);
+  std::map<ValueId, Place> shared;
+  for (const auto& [value, places] : given)
+    if (places.size() > 1 && search.only_users(value, places)) shared.emplace(value, *places.begin());
+  return shared;
+}
+
 }  // namespace
 
 Cuts find_cuts(const PlannedProgram& planned, std::int64_t ranks) {
@@ -40,7 +55,7 @@ Cuts find_cuts(const PlannedProgram& planned, std::int64_t ranks) {
                std::ranges::find(attention.projections, place, &CutAttention::Projection::place) !=
                    attention.projections.end();
       };
-      return is_in(pair.first) || is_in(pair.second);
+      return is_in(pair.second) || std::ranges::any_of(pair.firsts, is_in, &LinearPair::First::place);
     });
   });
   for (const Place& place : search.places()) {
@@ -50,8 +65,9 @@ Cuts find_cuts(const PlannedProgram& planned, std::int64_t ranks) {
     });
     if (calls(node, "scaled_dot_product_attention") && !is_cut) cuts.whole.push_back(NodeSearch::title(node));
   }
-  leave_narrow(cuts.attentions, &CutAttention::heads, ranks, cuts.narrow);
+  leave_narrow(cuts.attentions, &CutAttention::groups, ranks, cuts.narrow);
   leave_narrow(cuts.pairs, &LinearPair::features, ranks, cuts.narrow);
+  cuts.shared_inputs = find_shared_inputs(search, cuts);
   return cuts;
 }
 
@@ -68,8 +84,8 @@ std::string cuts_in_words(const Cuts& cuts) {
                         names_of(cuts.pairs));
   if (!cuts.whole.empty())
     text += fmt::format(
-        "{} {} whole, since it is not linear layers, view and transpose(1, 2) alone that lie "
-        "around scaled_dot_product_attention, or a number or mask there is trained: {}{}; ",
+        "{} {} whole, since more than linear layers and functions of each head alone lie around "
+        "scaled_dot_product_attention: {}{}; ",
         counted(static_cast<std::int64_t>(cuts.whole.size()), "attention"),
         cuts.whole.size() == 1 ? "stays" : "stay", cuts.whole.front(),
         cuts.whole.size() > 1 ? ", ... " + cuts.whole.back() : "");

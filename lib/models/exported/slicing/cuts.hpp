@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Cuts {
   };
   std::vector<CutAttention> attentions;
   std::vector<LinearPair> pairs;
+  /// What several of their linear layers are given and nothing else uses, with the first of them: there it
+  /// enters the slices for all.
+  std::map<ValueId, Place> shared_inputs;
   std::vector<std::string> whole;  ///< Attentions that are written in a way that is not known.
   std::vector<Narrow> narrow;      ///< These stay whole as well.
   bool empty() const { return attentions.empty() && pairs.empty(); }

@@ -1,10 +1,8 @@
 #include "models/exported/slicing/linear_pairs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "models/exported/operators.hpp"
@@ -12,95 +10,123 @@
 namespace dtrain::models::exported {
 namespace {
 
-/// Each element's result depends on that element alone, of each tensor given.
-constexpr std::array<std::string_view, 33> kElementWise = {
-    "relu",      "relu_",    "relu6",    "gelu",      "gelu_",      "tanh",   "tanh_",
-    "sigmoid",   "sigmoid_", "silu",     "silu_",     "elu",        "elu_",   "selu",
-    "hardtanh",  "dropout",  "mish",     "hardtanh_", "leaky_relu", "add",    "leaky_relu_",
-    "hardswish", "mul",      "sub",      "div",       "pow",        "square", "exp",
-    "erf",       "neg",      "softplus", "log1p",     "hardsigmoid"};
-
-bool is_element_wise(const Node& node) {
-  return has_one_result(node) &&
-         std::ranges::any_of(kElementWise, [&](std::string_view name) { return calls(node, name); });
-}
-
-/// Follows the features of a linear layer to the next one.
+/// Follows what goes into a linear layer back to those that it comes from.
 class Following {
  public:
-  Following(const NodeSearch& search, const Place& first) : search_(search) {
-    const Node& start = search.node_at(first);
-    pair_.first = first;
-    pair_.features = search.outputs_of(start);
-    add(result_of(start));
+  Following(const NodeSearch& search, const Place& second) : search_(search) {
+    const Node& end = search.node_at(second);
+    pair_.second = second;
+    pair_.features = search.inputs_of(end);
+    nodes_.insert(second);
+    add(*linear_input(end));
   }
 
   std::optional<LinearPair> pair() {
-    bool ends = false;
-    while (!ends_badly_ && !waiting_.empty()) {
-      const Place place = *waiting_.begin();
-      waiting_.erase(waiting_.begin());
-      const Node& node = search_.node_at(place);
-      if (search_.is_linear(node) && !ends && search_.inputs_of(node) == pair_.features &&
-          values_.contains(*linear_input(node))) {
-        pair_.second = place;
-        ends = true;
-      } else if (ends || !follow(place, node)) {
-        return std::nullopt;
-      }
+    for (std::size_t next = 0; next < pair_.between.size(); ++next) {
+      if (!follow(pair_.between[next])) return std::nullopt;
     }
-    if (ends_badly_ || !ends) return std::nullopt;
-    pair_.name = NodeSearch::title(search_.node_at(pair_.first)) + " and " +
-                 NodeSearch::title(search_.node_at(pair_.second));
+    const auto stays_between = [&](ValueId value) { return search_.only_users(value, nodes_); };
+    if (pair_.firsts.empty() || !std::ranges::all_of(pair_.between, stays_between)) return std::nullopt;
+    std::ranges::sort(pair_.firsts, {}, &LinearPair::First::place);
+    for (const auto& first : pair_.firsts)
+      pair_.name += (pair_.name.empty() ? "" : ", ") + NodeSearch::title(search_.node_at(first.place));
+    pair_.name += " and " + NodeSearch::title(search_.node_at(pair_.second));
     return std::move(pair_);
   }
 
  private:
   void add(ValueId value) {
-    values_.insert(value);
-    pair_.between.push_back(value);
-    ends_badly_ = ends_badly_ || search_.is_returned(value);
-    for (const Place& user : search_.users(value)) waiting_.insert(user);
+    if (std::ranges::find(pair_.between, value) == pair_.between.end()) pair_.between.push_back(value);
   }
 
-  bool follow(const Place& place, const Node& node) {
+  bool has_features(ValueId value, std::int64_t parts = 1) const {
+    return search_.dims(value) >= 1 && search_.size(value, -1) == parts * pair_.features;
+  }
+
+  /// Looks at the node that makes a value; the first time.
+  bool follow(ValueId value) {
+    const auto place = search_.producer(value);
+    if (!place) return false;
+    if (!nodes_.insert(*place).second) return true;
+    const Node& node = search_.node_at(*place);
+    if (search_.is_linear(node)) return begins(*place, node);
+    if (splits_last(node)) return splits(*place, node);
     if (is_reshape(node)) {
-      const ValueId made = result_of(node);
-      if (search_.dims(made) < 1 || search_.size(made, -1) != pair_.features) return false;
-      pair_.reshapes.push_back(place);
-    } else if (!is_element_wise(node)) {
-      return false;
+      const ValueId self = *tensor_of(node, "self");
+      if (!has_features(self)) return false;
+      pair_.reshapes.push_back(*place);
+      add(self);
+      return true;
     }
+    return is_element_wise(node) && computes(*place, node);
+  }
+
+  bool begins(const Place& place, const Node& linear, std::int64_t parts = 1) {
+    if (search_.outputs_of(linear) != parts * pair_.features) return false;
+    pair_.firsts.push_back({place, parts});
+    return true;
+  }
+
+  bool splits_last(const Node& node) const {
+    if (!calls_one(node, {"split", "chunk", "split_with_sizes"})) return false;
+    const auto self = tensor_of(node, "self");
+    return self && search_.dims(*self) > 0 && dim_of(node, search_.dims(*self)) == search_.dims(*self) - 1;
+  }
+
+  /// Of a linear layer's result, into parts of `features` each.
+  bool splits(const Place& place, const Node& node) {
+    const ValueId joint = *tensor_of(node, "self");
+    const auto& made = node.outputs.at(0).values;
+    const auto parts = static_cast<std::int64_t>(made.size());
+    const auto source = search_.producer(joint);
+    const bool alike = has_features(joint, parts) &&
+                       std::ranges::all_of(made, [&](ValueId part) { return has_features(part); });
+    if (!alike || !source || !search_.is_linear(search_.node_at(*source))) return false;
+    for (const ValueId part : made) add(part);
+    add(joint);
+    nodes_.insert(*source);
+    pair_.splits.push_back(place);
+    return begins(*source, search_.node_at(*source), parts);
+  }
+
+  /// Its tensors have all features, or are alike for each of them.
+  bool computes(const Place& place, const Node& node) {
+    const ValueId result = result_of(node);
+    const auto dims = search_.dims(result);
     for (const auto& [name, argument] : node.inputs) {
       for (const auto& given : argument.values) {
         if (!given) continue;
-        const bool is_number = !values_.contains(*given) && search_.dims(*given) == 0;
-        if (is_number && !search_.may_be_trained(*given)) continue;
-        const bool alike = search_.dims(*given) == search_.dims(result_of(node)) || is_reshape(node);
-        if (!values_.contains(*given) || !alike) return false;
+        if (has_features(*given) && search_.dims(*given) == dims) {
+          add(*given);
+        } else if (!search_.is_alike_along(*given, dims - 1, dims)) {
+          return false;
+        } else if (search_.may_be_trained(*given)) {
+          pair_.beside.push_back({place, *given});
+        }
       }
     }
     if (calls(node, "dropout")) pair_.dropouts.push_back(place);
-    add(result_of(node));
     return true;
   }
 
   const NodeSearch& search_;
   LinearPair pair_;
-  std::set<ValueId> values_;
-  std::set<Place> waiting_;
-  bool ends_badly_ = false;
+  std::set<Place> nodes_;
 };
 
 }  // namespace
 
 std::vector<LinearPair> find_linear_pairs(const NodeSearch& search) {
   std::vector<LinearPair> found;
+  std::set<Place> taken;
   for (const Place& place : search.places()) {
-    const bool taken = std::ranges::find(found, place, &LinearPair::second) != found.end();
-    const bool begins = !taken && search.is_linear(search.node_at(place));
-    auto pair = begins ? Following(search, place).pair() : std::nullopt;
-    if (pair) found.push_back(std::move(*pair));
+    if (taken.contains(place) || !search.is_linear(search.node_at(place))) continue;
+    auto pair = Following(search, place).pair();
+    const auto is_taken = [&](const LinearPair::First& first) { return taken.contains(first.place); };
+    if (!pair || std::ranges::any_of(pair->firsts, is_taken)) continue;
+    taken.insert(place);
+    for (const auto& first : pair->firsts) taken.insert(first.place);
+    found.push_back(std::move(*pair));
   }
   return found;
 }

@@ -16,6 +16,54 @@ bool is_reshape(const Node& node) {
          std::ranges::any_of(kNames, [&](std::string_view name) { return calls(node, name); });
 }
 
+bool calls_one(const Node& node, std::initializer_list<std::string_view> names) {
+  return std::ranges::any_of(names, [&](std::string_view name) { return calls(node, name); });
+}
+
+bool is_element_wise(const Node& node) {
+  return has_one_result(node) &&
+         calls_one(node,
+                   {"relu",       "relu_",       "relu6",     "gelu",      "gelu_", "tanh",       "tanh_",
+                    "sigmoid",    "sigmoid_",    "silu",      "silu_",     "elu",   "elu_",       "selu",
+                    "hardtanh",   "dropout",     "mish",      "hardtanh_", "add",   "sub",        "mul",
+                    "leaky_relu", "leaky_relu_", "hardswish", "div",       "pow",   "square",     "exp",
+                    "erf",        "neg",         "softplus",  "log1p",     "rsqrt", "hardsigmoid"});
+}
+
+std::optional<std::size_t> dim_of(const Node& node, std::size_t dims, std::int64_t otherwise,
+                                  const char* argument) {
+  const auto given = node.find(argument) == nullptr ? otherwise : number_of(node, argument);
+  const auto count = static_cast<std::int64_t>(dims);
+  if (!given || *given < -count || *given >= count) return std::nullopt;
+  return static_cast<std::size_t>((*given + count) % count);
+}
+
+bool is_copy(const Node& node) {
+  return calls_one(node, {"contiguous", "clone", "to", "float", "type_as", "alias"});
+}
+
+bool permutes(const Node& node, const std::array<std::int64_t, 4>& order) {
+  const auto* dims = calls(node, "permute") ? node.find("dims") : nullptr;
+  return dims != nullptr && std::ranges::equal(dims->sizes, order, [](const Size& given, std::int64_t dim) {
+           return !given.value && given.number == dim;
+         });
+}
+
+bool exchanges(const Node& node, std::int64_t a, std::int64_t b, std::int64_t dims) {
+  if (calls(node, "transpose")) {
+    const auto from = number_of(node, "dim0");
+    const auto to = number_of(node, "dim1");
+    if (!from || !to) return false;
+    const auto one = (*from + dims) % dims;
+    const auto other = (*to + dims) % dims;
+    return (one == a && other == b) || (one == b && other == a);
+  }
+  if (dims != 4) return false;
+  std::array<std::int64_t, 4> order = {0, 1, 2, 3};
+  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+  return permutes(node, order);
+}
+
 bool is_turned(const Node& linear) {
   const auto is_one = [&](const char* factor) {
     const auto* given = linear.find(factor);
@@ -106,6 +154,16 @@ bool NodeSearch::is_own_parameter(const std::optional<ValueId>& value) const {
 std::vector<Place> NodeSearch::users(ValueId value) const {
   const auto found = users_.find(value);
   return found == users_.end() ? std::vector<Place>() : found->second;
+}
+
+bool NodeSearch::only_users(ValueId value, const std::set<Place>& nodes) const {
+  return !is_returned(value) &&
+         std::ranges::all_of(users(value), [&](const Place& user) { return nodes.contains(user); });
+}
+
+bool NodeSearch::is_alike_along(ValueId value, std::size_t dim, std::size_t dims) const {
+  const auto from_last = static_cast<int>(dims - dim);
+  return static_cast<int>(this->dims(value)) < from_last || size(value, -from_last) == 1;
 }
 
 bool NodeSearch::is_returned(ValueId value) const {

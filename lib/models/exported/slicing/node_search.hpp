@@ -1,12 +1,15 @@
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/exported/planning/memory.hpp"
@@ -21,6 +24,27 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
+/// A trained value that each rank has whole, and that a node takes to its part of another: the rank finds a
+/// part of its gradient there.
+struct Beside {
+  Place place;  ///< Of the node.
+  ValueId value = 0;
+};
+
+/// Whether a node calls one of these, `aten.NAME`.
+bool calls_one(const Node& node, std::initializer_list<std::string_view> names);
+/// Whether each element of its result depends on that element alone, of each tensor given.
+bool is_element_wise(const Node& node);
+/// The dim that a node is told for a tensor of `dims`, counted from the first; `otherwise` where it is not
+/// told.
+std::optional<std::size_t> dim_of(const Node& node, std::size_t dims, std::int64_t otherwise = 0,
+                                  const char* argument = "dim");
+/// Whether it gives its tensor again, in another type or elsewhere in memory.
+bool is_copy(const Node& node);
+/// Whether a node is a permutation of a tensor of four dims.
+bool permutes(const Node& node, const std::array<std::int64_t, 4>& order);
+/// Whether a node exchanges two dims, both counted from the first, of a tensor of `dims`.
+bool exchanges(const Node& node, std::int64_t a, std::int64_t b, std::int64_t dims = 4);
 /// Whether a linear layer's weight is [inputs, outputs], and not [outputs, inputs].
 bool is_turned(const Node& linear);
 /// Whether a node gives its input, `self`, another shape.
@@ -50,12 +74,18 @@ class NodeSearch {
 
   /// All nodes that use a value, a node twice where it does so twice.
   std::vector<Place> users(ValueId value) const;
+  /// Whether none but these nodes use a value, and the program does not return it.
+  bool only_users(ValueId value, const std::set<Place>& nodes) const;
   /// Whether the program returns a value.
   bool is_returned(ValueId value) const;
 
   /// Whether a value may have a gradient: a parameter, or what is computed of one. A rank that computes with
   /// a part of what the value meets has a part of its gradient only.
   bool may_be_trained(ValueId value) const;
+
+  /// Whether a value is the same for all that a result of `dims` dims has in dim `dim`: it is stretched
+  /// there.
+  bool is_alike_along(ValueId value, std::size_t dim, std::size_t dims) const;
 
   /// A linear layer whose parameters it alone uses: aten.linear, or aten.addmm of rows as Hugging Face's
   /// Conv1D has it, whose weight is [inputs, outputs].

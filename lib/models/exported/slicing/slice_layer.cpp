@@ -33,13 +33,12 @@ Flow ProgramLayer::slice(TensorGroup& group, const Flow& flow) {
   }
   if (cuts.empty()) {
     throw usage_error(
-        "there are no two linear layers with only an element-wise function between, and no attention between "
-        "linear layers, which the ranks of a tensor axis could share; a trained number or mask between keeps "
-        "them whole",
+        "there are no two linear layers with only element-wise functions between, and no attention between "
+        "linear layers, which the ranks of a tensor axis could share",
         "--model " + planned_->program.file(), "use data and pipe, such as --mesh data=2,pipe=2");
   }
-  for (const LinearPair& pair : cuts.pairs) slice_pair(pair, group);
-  for (const CutAttention& attention : cuts.attentions) slice_attention(attention, group);
+  for (const LinearPair& pair : cuts.pairs) slice_pair(pair, cuts, group);
+  for (const CutAttention& attention : cuts.attentions) slice_attention(attention, cuts, group);
   return flow;
 }
 
@@ -52,20 +51,34 @@ void ProgramLayer::hold_part(ValueId value, const PartOfDim& cut) {
   sliced_[planned_->plan.same[value]] = cut;
 }
 
-/// The linear layer at `place`, where this layer has it.
-void ProgramLayer::slice_linear(const Place& place, TensorGroup& group, const FeaturePart& part, Side side) {
+/// The linear layer at `place`, where this layer has it, with a part of its outputs.
+void ProgramLayer::slice_outputs(const Place& place, const Cuts& cuts, TensorGroup& group,
+                                 const FeaturePart& part) {
   if (place.run != run_) return;
   const Step& step = step_at(place);
   const Node& node = graph().nodes[step.node];
-  auto& operation = done_[place.step].operation;
-  if (side == Side::outputs) {
-    operation = linear_into_slices(step, scope(), group, part);
-    entered_.push_back(*linear_input(node));
-  } else {
-    operation = linear_out_of_slices(step, scope(), group, part);
-    left_.push_back(node.outputs.at(0).values.at(0));
-  }
-  const ValueId weight = *linear_weight(node);
+  const ValueId input = *linear_input(node);
+  const auto shared = cuts.shared_inputs.find(input);
+  const auto entering = shared == cuts.shared_inputs.end() ? Entering::alone
+                        : shared->second == place          ? Entering::for_all
+                                                           : Entering::done;
+  done_[place.step].operation = linear_into_slices(step, scope(), group, part, entering);
+  if (entering != Entering::done) entered_.push_back(input);
+  hold_part_of_weight(node);
+}
+
+/// Likewise with a part of its inputs.
+void ProgramLayer::slice_inputs(const Place& place, TensorGroup& group, const FeaturePart& part) {
+  if (place.run != run_) return;
+  const Step& step = step_at(place);
+  const Node& node = graph().nodes[step.node];
+  done_[place.step].operation = linear_out_of_slices(step, scope(), group, part);
+  left_.push_back(node.outputs.at(0).values.at(0));
+  hold_part_of_weight(node);
+}
+
+void ProgramLayer::hold_part_of_weight(const Node& linear) {
+  const ValueId weight = *linear_weight(linear);
   const auto* held = parameter_of(weight);
   for (std::size_t dim = 0; held != nullptr && dim < 2; ++dim) {
     const auto extent = held->value.size(static_cast<std::int64_t>(dim));
@@ -87,38 +100,73 @@ void ProgramLayer::slice_reshapes(const std::vector<Place>& reshapes) {
   }
 }
 
-void ProgramLayer::slice_pair(const LinearPair& pair, TensorGroup& group) {
+void ProgramLayer::slice_splits(const std::vector<Place>& splits) {
+  for (const Place& place : splits) {
+    if (place.run == run_) done_[place.step].operation = split_of_part(step_at(place), scope());
+  }
+}
+
+/// After what else replaces operations.
+void ProgramLayer::enter_beside(const std::vector<Beside>& all, TensorGroup& group) {
+  for (const auto& [place, value] : all) {
+    if (place.run != run_) continue;
+    auto& operation = done_[place.step].operation;
+    operation = with_entered(std::move(operation), place_of(value), group);
+    entered_.push_back(value);
+  }
+}
+
+void ProgramLayer::slice_pair(const LinearPair& pair, const Cuts& cuts, TensorGroup& group) {
   const Range part = part_of(pair.features, group.rank(), group.size());
   for (const ValueId value : pair.between)
     hold_part(value, {graph()[value].tensor->sizes.size() - 1, pair.features, part.size()});
-  slice_linear(pair.first, group, {.part = part}, Side::outputs);
-  slice_linear(pair.second, group, {.part = part}, Side::inputs);
+  for (const auto& [place, parts] : pair.firsts) {
+    const FeaturePart features = parts == 1
+                                     ? FeaturePart{.part = part}
+                                     : FeaturePart{.part = part, .dim = 1, .view = {parts, pair.features}};
+    slice_outputs(place, cuts, group, features);
+  }
+  slice_inputs(pair.second, group, {.part = part});
   slice_reshapes(pair.reshapes);
+  slice_splits(pair.splits);
   for (const Place& place : pair.dropouts) {
     if (drops_here(place))
       done_[place.step].operation = dropout_in_pair(step_at(place), scope(), {pair.features, part});
   }
+  enter_beside(pair.beside, group);
 }
 
-void ProgramLayer::slice_attention(const CutAttention& attention, TensorGroup& group) {
-  const Range part = part_of(attention.heads, group.rank(), group.size());
-  for (const auto& [value, dim] : attention.between) hold_part(value, {dim, attention.heads, part.size()});
+void ProgramLayer::slice_attention(const CutAttention& attention, const Cuts& cuts, TensorGroup& group) {
+  const Range part = part_of(attention.groups, group.rank(), group.size());
+  const auto whole = attention.groups;
+  for (const auto& [value, dim] : attention.between) hold_part(value, {dim, whole, part.size()});
+  const auto size_of = [&](ValueId weight, std::size_t dim) {
+    return *graph()[weight].tensor->sizes.at(dim).constant();
+  };
   for (const auto& [place, parts] : attention.projections) {
-    const Shape view = {parts, attention.heads, attention.width};
-    slice_linear(place, group, {.part = part, .dim = 1, .view = view}, Side::outputs);
+    const Node& node = graph().nodes[step_at(place).node];
+    const auto outputs = size_of(*linear_weight(node), is_turned(node) ? 1 : 0);
+    slice_outputs(place, cuts, group,
+                  {.part = part, .dim = 1, .view = {parts, whole, outputs / parts / whole}});
   }
-  slice_linear(attention.output, group, {.part = part, .dim = 0, .view = {attention.heads, attention.width}},
-               Side::inputs);
+  const Node& output = graph().nodes[step_at(attention.output).node];
+  const auto inputs = size_of(*linear_weight(output), is_turned(output) ? 0 : 1);
+  slice_inputs(attention.output, group, {.part = part, .dim = 0, .view = {whole, inputs / whole}});
   slice_reshapes(attention.reshapes);
-  for (const Place& place : attention.splits) {
-    if (place.run == run_) done_[place.step].operation = split_of_part(step_at(place), scope());
+  for (const Place& place : attention.expansions) {
+    if (place.run != run_) continue;
+    const ValueId made = result_of(graph().nodes[step_at(place).node]);
+    done_[place.step].operation = expansion_of_part(step_at(place), scope(), sliced_.at(made));
   }
-  const Flow heads{.whole = attention.heads, .part = part};
+  slice_splits(attention.splits);
+  const auto queries = attention.heads / whole;  // of a group
+  const Flow heads{.whole = attention.heads, .part = {queries * part.begin, queries * part.end}};
   for (const Place& place : attention.dropouts) {
     const Node& node = graph().nodes[step_at(place).node];
     if ((calls(node, "dropout") || drops_inside(node)) && drops_here(place))
       done_[place.step].operation = dropout_of_heads(step_at(place), scope(), heads);
   }
+  enter_beside(attention.beside, group);
 }
 
 }  // namespace dtrain::models::exported

@@ -42,7 +42,8 @@ struct SlicedLinear {
 
 class LinearIntoSlices final : public Operation {
  public:
-  LinearIntoSlices(const SlicedLinear& linear, const FeaturePart& outputs) : linear_(linear) {
+  LinearIntoSlices(const SlicedLinear& linear, const FeaturePart& outputs, Entering entering)
+      : linear_(linear), entering_(entering) {
     const auto inputs = linear_.weight.value.size(linear_.turned ? 0 : 1);
     if (linear_.turned) {
       hold(linear_.weight, outputs, {inputs}, {});
@@ -52,7 +53,7 @@ class LinearIntoSlices final : public Operation {
     if (linear_.bias != nullptr) hold(*linear_.bias, outputs, {}, {});
   }
   void run(Workspace& work) override {
-    const at::Tensor input = linear_.group.enter(work.tensors[linear_.from]);
+    const at::Tensor input = enter(work);
     if (linear_.bias == nullptr) {
       work.tensors[linear_.to] = linear_.product(input);
     } else if (linear_.turned) {
@@ -63,6 +64,13 @@ class LinearIntoSlices final : public Operation {
   }
 
  private:
+  at::Tensor enter(Workspace& work) {
+    at::Tensor& whole = work.tensors[linear_.from];
+    if (entering_ == Entering::done) return whole;
+    const at::Tensor entered = linear_.group.enter(whole);
+    if (entering_ == Entering::for_all) whole = entered;
+    return entered;
+  }
   /// `before` and `behind`: dims of the parameter around those of the outputs.
   static void hold(Parameter& parameter, const FeaturePart& outputs, const Shape& before,
                    const Shape& behind) {
@@ -75,6 +83,7 @@ class LinearIntoSlices final : public Operation {
     hold_slice(parameter, outputs.dim + static_cast<std::int64_t>(before.size()), outputs.part, view);
   }
   SlicedLinear linear_;
+  Entering entering_;
 };
 
 class LinearOutOfSlices final : public Operation {
@@ -123,22 +132,45 @@ class DropoutInPair final : public Operation {
 
 class ReshapeOfPart final : public Operation {
  public:
-  ReshapeOfPart(const Given& given, const Scope& scope, const PartOfDim& cut)
+  ReshapeOfPart(const Given& given, const Scope& scope, const PartOfDim& cut, bool expands)
       : from_(given.needed_place("self")),
         to_(given.result()),
         sizes_(scope.graph[result_of(given.node)].tensor->sizes),
-        cut_(cut) {}
+        cut_(cut),
+        expands_(expands) {}
   void run(Workspace& work) override {
     Shape shape;
     for (const auto& size : sizes_) shape.push_back(size.evaluate(work.symbols));
     shape.at(cut_.dim) = cut_.of(shape.at(cut_.dim));
-    work.tensors[to_] = work.tensors[from_].reshape(shape);
+    const at::Tensor& whole = work.tensors[from_];
+    work.tensors[to_] = expands_ ? whole.expand(shape) : whole.reshape(shape);
   }
 
  private:
   std::size_t from_, to_;
   std::vector<SizeExpression> sizes_;
   PartOfDim cut_;
+  bool expands_;
+};
+
+class WithEntered final : public Operation {
+ public:
+  WithEntered(std::unique_ptr<Operation> operation, std::size_t place, TensorGroup& group)
+      : operation_(std::move(operation)), place_(place), group_(group) {}
+  void run(Workspace& work) override {
+    const at::Tensor whole = work.tensors[place_];
+    work.tensors[place_] = group_.enter(whole);
+    operation_->run(work);
+    work.tensors[place_] = whole;
+  }
+  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
+    return operation_->step_bytes(shape_of);
+  }
+
+ private:
+  std::unique_ptr<Operation> operation_;
+  std::size_t place_;
+  TensorGroup& group_;
 };
 
 class SplitOfPart final : public Operation {
@@ -160,8 +192,8 @@ class SplitOfPart final : public Operation {
 }  // namespace
 
 std::unique_ptr<Operation> linear_into_slices(const Step& step, const Scope& scope, TensorGroup& group,
-                                              const FeaturePart& part) {
-  return std::make_unique<LinearIntoSlices>(SlicedLinear(Given(step, scope), scope, group), part);
+                                              const FeaturePart& part, Entering entering) {
+  return std::make_unique<LinearIntoSlices>(SlicedLinear(Given(step, scope), scope, group), part, entering);
 }
 
 std::unique_ptr<Operation> linear_out_of_slices(const Step& step, const Scope& scope, TensorGroup& group,
@@ -180,11 +212,20 @@ std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope
 }
 
 std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, const PartOfDim& cut) {
-  return std::make_unique<ReshapeOfPart>(Given(step, scope), scope, cut);
+  return std::make_unique<ReshapeOfPart>(Given(step, scope), scope, cut, false);
+}
+
+std::unique_ptr<Operation> expansion_of_part(const Step& step, const Scope& scope, const PartOfDim& cut) {
+  return std::make_unique<ReshapeOfPart>(Given(step, scope), scope, cut, true);
 }
 
 std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope) {
   return std::make_unique<SplitOfPart>(Given(step, scope), scope);
+}
+
+std::unique_ptr<Operation> with_entered(std::unique_ptr<Operation> operation, std::size_t place,
+                                        TensorGroup& group) {
+  return std::make_unique<WithEntered>(std::move(operation), place, group);
 }
 
 }  // namespace dtrain::models::exported
