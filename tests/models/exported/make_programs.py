@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, export, save
 
+import mixed_heads
 import odd_modules
 
 warnings.filterwarnings("ignore")
@@ -377,6 +378,8 @@ def main(folder):
     write(folder, "dropped_turned_elsewhere", elsewhere, (rows,))
     for name, fill in LOWEST.items():
         write(folder, f"lowest_{name}", Small(lambda _, y, fill=fill: fill(y, torch.finfo(y.dtype).min).softmax(1)), (rows,))
+    for name, parts in (("mixed_heads", mixed_heads.ATTENTIONS), ("mixed_features", mixed_heads.PAIRS)):
+        write(folder, name, mixed_heads.Mixed(parts), (torch.randn(4, mixed_heads.LENGTH, mixed_heads.WIDTH),))
     program = export(Images().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=2)},))
     save(program, str(folder / "evaluated.pt2"))
 
