@@ -35,6 +35,56 @@ class Beside(Attention):
         return self.out(y.transpose(1, 2).reshape(x.shape[0], LENGTH, WIDTH)) + v
 
 
+class Gated(Attention):
+    """The projection of queries, keys and values gives a gate as well, which is used whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(WIDTH, 4 * WIDTH)
+
+    def forward(self, x):
+        q, k, v, gate = self.q(x).chunk(4, -1)
+        q, k, v = (part.view(x.shape[0], LENGTH, HEADS, -1).transpose(1, 2) for part in (q, k, v))
+        y = (q @ k.transpose(-2, -1)).softmax(-1) @ v
+        return self.out(y.transpose(1, 2).reshape(x.shape[0], LENGTH, WIDTH)) * gate.mean(-1, keepdim=True)
+
+
+class Picked(Attention):
+    """Queries and keys are picked as nn.MultiheadAttention picks them, and a third part is used elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.q = nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, x):
+        n = x.shape[0]
+        parts = self.q(x.transpose(0, 1)).unflatten(-1, (3, WIDTH)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+        q, k = (part.view(LENGTH, n * HEADS, WIDTH // HEADS).transpose(0, 1).view(n, HEADS, LENGTH, WIDTH // HEADS) for part in (parts[0], parts[1]))
+        v = self.v(x).view(n, LENGTH, HEADS, -1).transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).reshape(n, LENGTH, WIDTH)) + parts[2].transpose(0, 1).mean(-1, keepdim=True)
+
+
+class Squeezed(Attention):
+    """Heads attend to each other at each place, and squeeze() has nothing to take out."""
+
+    def forward(self, x):
+        q, k, v = (layer(x).view(x.shape[0], LENGTH, HEADS, -1).squeeze(0) for layer in (self.q, self.k, self.v))
+        return self.out(F.scaled_dot_product_attention(q, k, v).reshape(x.shape[0], LENGTH, WIDTH))
+
+
+class Chained(nn.Module):
+    """The output of one attention is the queries of the next."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.k, self.v, self.out = Attention(), *(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (part.view(x.shape[0], LENGTH, HEADS, -1).transpose(1, 2) for part in (self.one(x), self.k(x), self.v(x)))
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(x.shape[0], LENGTH, WIDTH))
+
+
 ATTENTIONS = {
     "plain": Attention(),
     "grouped": Attention(lambda m, q, k, v: (q, *(part.repeat_interleave(2, 1) for part in (k, v))), parts=2),
@@ -52,7 +102,12 @@ ATTENTIONS = {
     "number_of_each": Attention(lambda m, q, k, v: (q * m.of_each, k, v)),
     "weights_of_each": Attention(weigh=lambda m, scores: (scores * m.of_each).softmax(-1)),
     "some_heads": Attention(lambda m, q, k, v: (torch.cat((q[:, :2], q[:, 2:] * 2), 1), k, v)),
+    "sized": Attention(lambda m, q, k, v: (q, *(part.repeat_interleave(2, 1, output_size=HEADS) for part in (k, v))), parts=2),
     "beside": Beside(),
+    "gated": Gated(),
+    "picked": Picked(),
+    "squeezed": Squeezed(),
+    "chained": Chained(),
 }
 
 
@@ -64,6 +119,18 @@ class Pair(nn.Module):
 
     def forward(self, x):
         return self.down(self.between(self, x))
+
+
+class Inside(Pair):
+    """One of the first layers gets what lies between."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.gate = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = F.silu(self.up(x))
+        return self.down(y * torch.sigmoid(self.gate(y)))
 
 
 class SeenLater(Pair):
@@ -85,6 +152,7 @@ PAIRS = {
     "one_half": Pair(lambda m, x: m.up(x).chunk(2, -1)[0], 16),
     "flipped": Pair(lambda m, x: m.gate(x) * m.up(x).flip(-1)),
     "seen_later": SeenLater(None),
+    "inside": Inside(),
 }
 
 

@@ -1,6 +1,8 @@
 #include "models/exported/slicing/attentions.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "models/exported/operators.hpp"
@@ -144,8 +146,16 @@ class Tracing {
 
 std::vector<CutAttention> find_attentions(const NodeSearch& search) {
   std::vector<CutAttention> found;
+  std::set<Place> taken;  // a linear layer is part of one only
   for (const Place& place : search.places()) {
-    if (auto attention = Tracing(search).from(place)) found.push_back(std::move(*attention));
+    auto attention = Tracing(search).from(place);
+    if (!attention) continue;
+    std::set<Place> layers = {attention->output};
+    for (const auto& projection : attention->projections) layers.insert(projection.place);
+    const auto is_taken = [&](const Place& layer) { return taken.contains(layer); };
+    if (std::ranges::any_of(layers, is_taken)) continue;
+    taken.merge(layers);
+    found.push_back(std::move(*attention));
   }
   return found;
 }

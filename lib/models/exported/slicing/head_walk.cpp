@@ -48,7 +48,9 @@ bool HeadWalk::pass(const Headed& one) {
   if (self && calls(node, "repeat_interleave")) {
     const auto times = number_of(node, "repeats").value_or(0);
     const auto dim = dim_of(node, search_.dims(*self), -1);
-    return times > 0 && dim == one.dim && one.heads % times == 0 && add({*self, one.dim, one.heads / times});
+    const auto* told = node.find("output_size");  // of the whole
+    return (told == nullptr || told->kind == Argument::Kind::none) && times > 0 && dim == one.dim &&
+           one.heads % times == 0 && add({*self, one.dim, one.heads / times});
   }
   return computes(one, *place, node);
 }
@@ -73,7 +75,8 @@ bool HeadWalk::pass_permutation(const Headed& one, const Node& node, ValueId sel
     const auto made = dim_of(node, dims + 1);
     return made && *made != one.dim && add({self, one.dim - (*made < one.dim ? 1 : 0), one.heads});
   }
-  if (calls(node, "squeeze") && node.find("dim") == nullptr) return false;
+  const bool takes_out = search_.dims(one.value) + 1 == dims;  // squeeze() may find nothing to do
+  if (!takes_out || (calls(node, "squeeze") && node.find("dim") == nullptr)) return false;
   const auto taken = dim_of(node, dims);
   return taken && add({self, one.dim + (*taken <= one.dim ? 1 : 0), one.heads});
 }

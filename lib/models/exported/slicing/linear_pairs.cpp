@@ -1,6 +1,7 @@
 #include "models/exported/slicing/linear_pairs.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -47,9 +48,9 @@ class Following {
   bool follow(ValueId value) {
     const auto place = search_.producer(value);
     if (!place) return false;
-    if (!nodes_.insert(*place).second) return true;
     const Node& node = search_.node_at(*place);
-    if (search_.is_linear(node)) return begins(*place, node);
+    if (search_.is_linear(node)) return begins(*place, node, joint_.contains(value) ? joint_.at(value) : 1);
+    if (!nodes_.insert(*place).second) return true;
     if (splits_last(node)) return splits(*place, node);
     if (is_reshape(node)) {
       const ValueId self = *tensor_of(node, "self");
@@ -61,7 +62,7 @@ class Following {
     return is_element_wise(node) && computes(*place, node);
   }
 
-  bool begins(const Place& place, const Node& linear, std::int64_t parts = 1) {
+  bool begins(const Place& place, const Node& linear, std::int64_t parts) {
     if (search_.outputs_of(linear) != parts * pair_.features) return false;
     pair_.firsts.push_back({place, parts});
     return true;
@@ -83,10 +84,10 @@ class Following {
                        std::ranges::all_of(made, [&](ValueId part) { return has_features(part); });
     if (!alike || !source || !search_.is_linear(search_.node_at(*source))) return false;
     for (const ValueId part : made) add(part);
-    add(joint);
-    nodes_.insert(*source);
     pair_.splits.push_back(place);
-    return begins(*source, search_.node_at(*source), parts);
+    joint_.emplace(joint, parts);
+    add(joint);
+    return true;
   }
 
   /// Its tensors have all features, or are alike for each of them.
@@ -111,7 +112,8 @@ class Following {
 
   const NodeSearch& search_;
   LinearPair pair_;
-  std::set<Place> nodes_;
+  std::set<Place> nodes_;                  // the second layer, and what lies between
+  std::map<ValueId, std::int64_t> joint_;  // what a first layer gives in so many parts
 };
 
 }  // namespace

@@ -7,11 +7,21 @@
 namespace dtrain::models::exported {
 
 bool Projections::reach(const std::vector<HeadWalk::Source>& sources) {
-  std::set<Place> reached;
-  return std::ranges::all_of(sources, [&](const HeadWalk::Source& source) {
-    if (!reached.insert(source.view).second) return true;
+  std::set<Place> views;
+  const bool found = std::ranges::all_of(sources, [&](const HeadWalk::Source& source) {
+    if (!views.insert(source.view).second) return true;
     return source.of_module ? from_module(source) : from_flat(source);
   });
+  return found && has_all_parts();
+}
+
+/// Whether queries, keys and values are all that a joint projection gives: the rest of it is cut as well.
+bool Projections::has_all_parts() const {
+  constexpr std::int64_t kOfModule = 3;
+  return (picked_ == 0 || picked_ == kOfModule) && std::ranges::all_of(made_.splits, [&](const Place& place) {
+           return std::ranges::all_of(search_.node_at(place).outputs.at(0).values,
+                                      [&](ValueId part) { return parts_.contains(part); });
+         });
 }
 
 bool Projections::is_last_dim(const Node& node, ValueId self) const {
@@ -34,8 +44,10 @@ bool Projections::from_flat(const HeadWalk::Source& source) {
       made_.projections.push_back({*place, 1});
       return true;
     }
-    if (calls_one(node, {"split", "chunk", "split_with_sizes"}))
+    if (calls_one(node, {"split", "chunk", "split_with_sizes"})) {
+      parts_.insert(value);
       return split(*place, node, source.made.heads);
+    }
     const auto self = tensor_of(node, "self");
     if (!self) return false;
     if (is_reshape(node)) {
@@ -59,9 +71,8 @@ bool Projections::split(const Place& place, const Node& node, std::int64_t heads
   const auto& parts = node.outputs.at(0).values;
   if (!joint || parts.empty() || !is_last_dim(node, *joint)) return false;
   const auto width = search_.size(parts[0], -1);
-  const bool alike = width && std::ranges::all_of(parts, [&](ValueId part) {
-                       return search_.size(part, -1) == width && !search_.users(part).empty();
-                     });
+  const bool alike =
+      width && std::ranges::all_of(parts, [&](ValueId part) { return search_.size(part, -1) == width; });
   if (!alike) return false;
   made_.splits.push_back(place);
   const auto count = static_cast<std::int64_t>(parts.size());

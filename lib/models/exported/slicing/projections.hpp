@@ -29,6 +29,7 @@ class Projections {
     ValueId self;
   };
 
+  bool has_all_parts() const;
   bool from_flat(const HeadWalk::Source& source);
   bool split(const Place& place, const Node& node, std::int64_t heads);
   bool joint_projection(ValueId value, std::int64_t width, std::int64_t parts);
@@ -43,6 +44,7 @@ class Projections {
   const NodeSearch& search_;
   CutAttention& made_;
   std::map<Place, std::int64_t> heads_of_split_;
+  std::set<ValueId> parts_;  // of joint projections
   ValueId stacked_ = 0;      // of nn.MultiheadAttention: what queries, keys and values are picked from
   std::int64_t picked_ = 0;  // so many of them so far
 };
