@@ -25,6 +25,7 @@ import os
 import re
 import sys
 import tempfile
+import traceback
 import warnings
 from pathlib import Path
 
@@ -294,6 +295,9 @@ def _computed(program):
 def _why_not(module, error, samples):
     name, text = type(module).__name__, str(error)
     place = _place_of_error(error, text)
+    if any(frame.name == "_detect_is_causal_mask" for frame in traceback.extract_tb(error.__traceback__)):
+        return (f"{name} gives a transformer of torch.nn a mask{place}, and PyTorch looks at its values: say is_causal=True (of a decoder "
+                "tgt_is_causal=True) beside the mask where it hides what comes later, and False where not")
     if "data-dependent" in text:
         return (f"{name} branches on the values of a tensor{place}: use torch.where on whole tensors in place of if, while, "
                 ".item(), int() and bool()")
@@ -950,7 +954,7 @@ def main(arguments=None):
     numbers = sum(value.numel() for value in program.parameters())
     nodes = sum(node.op == "call_function" for node in program.graph.nodes)
     print(f"{given.out}: {numbers:,} parameters, {nodes} operations; next: ./dtrain --model {given.out} --dataset NAME"
-          f"{' --loss model' if given.loss == 'model' else ''}")
+          f"{'' if given.loss == 'cross_entropy' else f' --loss {given.loss}'}")
     return 0
 
 

@@ -62,14 +62,14 @@ void ScheduleConfig::validate() const {
           {.subject = "--warmup-steps",
            .advice = "leave it at 0, or use another --schedule such as cosine",
            .code = ExitCode::usage});
+  require(least_rate == 0.0 || name != "constant", "the schedule constant never falls",
+          {.subject = "--min-learning-rate",
+           .advice = "leave it out, or use another --schedule such as cosine",
+           .code = ExitCode::usage});
   require(least_rate >= 0.0 && least_rate < learning_rate,
           fmt::format("{} is not a rate from 0 to below the highest, {}", least_rate, learning_rate),
           {.subject = "--min-learning-rate",
            .advice = "use a part of --learning-rate, such as a tenth",
-           .code = ExitCode::usage});
-  require(least_rate == 0.0 || name != "constant", "the schedule constant never falls",
-          {.subject = "--min-learning-rate",
-           .advice = "leave it out, or use another --schedule such as cosine",
            .code = ExitCode::usage});
 }
 

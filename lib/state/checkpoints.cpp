@@ -55,12 +55,16 @@ bool Checkpoints::asked_after_epoch(int epoch) const {
 }
 
 void Checkpoints::save(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
+  take(state, std::move(info));
+  write();
+}
+
+void Checkpoints::take(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
   const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
   wait();
   const double begun_s = steady_s();
   policy_.begin(info, begun_s);
   copy_.take(state.tensors(), std::move(info));
-  write();
   held_s_ = steady_s() - begun_s;
 }
 
@@ -88,6 +92,8 @@ void Checkpoints::give_up_when_written() noexcept {
 }
 
 void Checkpoints::write() {
+  const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
+  const double begun_s = steady_s();
   const checkpoint::Saving saving(config_.folder, policy_.begun_step());
   const auto refusal = failure_of([&] {
     if (ranks_.rank() == 0) saving.begin();
@@ -104,6 +110,7 @@ void Checkpoints::write() {
     write_behind(saving, writers);
     written_ = true;
   });
+  held_s_ += steady_s() - begun_s;
 }
 
 void Checkpoints::write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers) {

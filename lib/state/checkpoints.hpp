@@ -53,6 +53,10 @@ class Checkpoints {
   /// Where `info` calls this step the best, `best` points to it as soon as it is whole. Otherwise what `info`
   /// says of the best is replaced by best().
   void save(const parallel::StateView& state, checkpoint::CheckpointInfo info);
+  /// The two halves of save(), between which a rank records what must not be missing beside the checkpoint:
+  /// the state is copied, and then written behind the training.
+  void take(const parallel::StateView& state, checkpoint::CheckpointInfo info);
+  void write();
 
   /// The best whose checkpoint is there or being written. When that one cannot be written, the one before it
   /// is the best again.
@@ -82,7 +86,6 @@ class Checkpoints {
 
  private:
   void await_writer();
-  void write();
   void write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers);
   void tidy_up();
   void tell_of_links();

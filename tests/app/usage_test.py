@@ -95,7 +95,8 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--warmup-steps", "one_cycle warms up by itself"], "--model", "cnn", "--warmup-steps", "100", ranks=2)
         self.refuse(2, ["--min-learning-rate", "below the highest, 0.01"], "--schedule", "cosine", "--learning-rate", "0.01",
                     "--min-learning-rate", "0.01")
-        self.refuse(2, ["--min-learning-rate", "constant never falls"], "--min-learning-rate", "1e-5")
+        for rate in ("1e-5", "100"):
+            self.refuse(2, ["--min-learning-rate", "constant never falls"], "--min-learning-rate", rate)
         self.succeed("--model", "gpt", "--schedule", "one_cycle", "--print-config")  # its recipe's warm-up is not the user's
 
     def test_warm_up_that_the_run_does_not_outlive(self):

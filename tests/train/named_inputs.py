@@ -105,6 +105,23 @@ def trains(binary, folder):
     assert "accuracy" in run(binary, 2, "evaluate", "runs/one/checkpoints/last", cwd=folder).stdout
 
 
+class Alone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, CLASSES)
+
+    def forward(self, extra):
+        return self.out(extra)
+
+
+def says_what_it_does_not_take(binary, folder):
+    export_model(Alone(), torch.randn(4, 4), folder / "alone.pt2")
+    done = run(binary, 1, "--model", "alone.pt2", "--dataset", "joint", "--dry-run", cwd=folder)
+    assert "does not take the dataset's inputs picture, words" in done.stdout + done.stderr, done
+    done = run(binary, 1, "--model", "joint.pt2", "--dataset", "joint", "--dry-run", cwd=folder)
+    assert "does not take" not in done.stdout + done.stderr, done
+
+
 def predicts(binary, folder, values):
     """New samples by name, from each kind of file: what the weights say in PyTorch."""
     run(binary, 1, "export", "runs/one/checkpoints/last", "weights.h5", cwd=folder)
@@ -180,6 +197,7 @@ def main():
         write_arrays(folder, values)
         stages_all_kinds(binary, folder, values)
         trains(binary, folder)
+        says_what_it_does_not_take(binary, folder)
         predicts(binary, folder, values)
         refuses(binary, folder)
 

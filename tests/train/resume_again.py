@@ -8,8 +8,9 @@ import unittest
 from pathlib import Path
 
 import h5py
+import numpy as np
 
-from dtrain_run import refused, run
+from dtrain_run import refused, run, step_losses
 
 BINARY = sys.argv.pop()
 MLP = ["--model", "mlp", "--global-batch", 20, "--threads", 1]
@@ -42,6 +43,19 @@ class ResumeAgainTest(unittest.TestCase):
             rank = file["ranks/00000"]
             words = [row["detail"].decode() for row in rank["events"] if row["kind"] == b"resumed"]
             return [line.split()[1] for line in words], int(rank["steps"]["step"][-1])
+
+    def test_a_run_that_was_killed_has_the_rows_of_all_its_steps(self):
+        options = [*MLP[:2], "--model-option", "hidden=16", "--global-batch", 12, "--micro-batches", 4, "--limit-steps", 8, "--threads", 1,
+                   "--precision", "fp64", "--dataset", "small"]
+        run(BINARY, 2, *options, "--name", "straight", cwd=self.folder)
+        with h5py.File(self.folder / "runs/straight/results.h5") as results:
+            straight = step_losses(results)
+        for phase in ("forward", "optimizer"):
+            run(BINARY, 2, *options, "--checkpoint-every", "1steps", "--inject", f"kill:rank=1,phase={phase},step=6", "--name", phase,
+                cwd=self.folder, check=False)
+            run(BINARY, 2, *options, "--checkpoint-every", "1steps", "--resume", "auto", "--name", phase, cwd=self.folder)
+            with h5py.File(self.folder / "runs" / phase / "results.h5") as results:
+                np.testing.assert_allclose(step_losses(results), straight, rtol=1e-12, err_msg=phase)
 
     def test_a_finished_federated_run_goes_on_to_more_rounds(self):
         clients = [*MLP[:2], *MLP[4:], "--strategy", "fedavg", "--clients", 4, "--clients-per-round", 1]

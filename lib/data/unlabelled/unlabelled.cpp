@@ -171,7 +171,8 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
   const bool text = trained.task == "text_classification";
   if (!table && !text && trained.task != "image_classification")
     throw usage_error(fmt::format("a model of {} says nothing of single samples", trained.task), "predict",
-                      "use dtrain generate");
+                      "use dtrain generate for a gpt or seq2seq; read the weights of another with dtrain "
+                      "export, and do it in PyTorch");
   std::error_code ignored;
   if (!fs::exists(from, ignored))
     throw data_error("there is no such file or folder", "--from " + from.string(), "check the path");

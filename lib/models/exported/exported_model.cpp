@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "models/exported/objective.hpp"
@@ -243,10 +244,23 @@ void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
 
 std::string remark_on_unused(const std::vector<std::string>& unused) {
   if (unused.empty()) return {};
-  return fmt::format(
-      "{} parameter tensors are not trained, since the first output does not depend on them: {}{}",
-      unused.size(), printable(unused.front(), 100),
-      unused.size() > 1 ? " to " + printable(unused.back(), 100) : "");
+  const bool one = unused.size() == 1;
+  return fmt::format("{} {} not trained, since the first output does not depend on {}: {}{}",
+                     counted(static_cast<std::int64_t>(unused.size()), "parameter tensor"),
+                     one ? "is" : "are", one ? "it" : "them", printable(unused.front(), 100),
+                     one ? "" : " to " + printable(unused.back(), 100));
+}
+
+/// Of a dataset of several.
+std::string remark_on_inputs_not_taken(const PlannedProgram& planned, const DatasetFacts& facts) {
+  const auto taken = named_inputs(planned, facts);
+  std::vector<std::string> others;
+  for (std::size_t i = 0; i < facts.inputs.size(); ++i) {
+    if (std::ranges::find(taken, i) == taken.end()) others.push_back(printable(facts.inputs[i].name, 50));
+  }
+  if (others.empty()) return {};
+  return fmt::format("the program does not take the dataset's {} {}", others.size() == 1 ? "input" : "inputs",
+                     fmt::join(others, ", "));
 }
 
 /// Running statistics are of the run's type, whatever the file has.
@@ -293,7 +307,8 @@ std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, 
       throw usage_error("has no parameter that its first output depends on", "--model " + file,
                         "export a module with parameters that require gradients");
     auto objective = make_objective(name, facts, inputs.at(0), shapes.at(0));
-    std::vector<std::string> remarks = {remark_on_unused(unused), remark_on_rounded(planned->program, layers),
+    std::vector<std::string> remarks = {remark_on_unused(unused), remark_on_inputs_not_taken(*planned, facts),
+                                        remark_on_rounded(planned->program, layers),
                                         remark_on_sizes(*planned, facts, given_shapes(*planned, facts))};
     std::erase(remarks, "");
     model = std::make_unique<ExportedModel>(name, planned, std::move(layers), std::move(objective), facts,

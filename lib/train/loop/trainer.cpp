@@ -384,17 +384,22 @@ Trainer::Steps Trainer::train_steps() {
       sums.add(outcome, {}, plan->learning_rate, 0);
       if (rest) sums.add(*rest);
       last_ = info(sums, false);
-      outputs_.flush();
+      if (stops || validates) outputs_.flush();
     }
     auto phases = take();
     const bool is_best = validates && validate_within_epoch();
-    if (!stops && (saves || is_best)) checkpoints_.save(replica_.state(), last_);
+    const bool takes = !stops && (saves || is_best);
+    if (takes) checkpoints_.take(replica_.state(), last_);
     phases += take();
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
     if (rest) {
       sums_.add(*rest);
       outputs_.settled(*rest);
+    }
+    if (takes) {
+      outputs_.flush();  // a rank that is killed must not take the rows of a checkpoint's steps with it
+      checkpoints_.write();
     }
     look_after_ranks(phases, *plan, outcome.agreed);
     balance_.step(step_, phases, plan->micro_batches.size());

@@ -35,6 +35,15 @@ class Linear(nn.Module):
         return self.linear(x)
 
 
+class MaskAlone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 1, enable_nested_tensor=False)
+
+    def forward(self, x):
+        return self.encoder(x, mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]))[:, 0]
+
+
 class Branch(Linear):
     def forward(self, x):
         x = self.linear(x)
@@ -483,6 +492,7 @@ class ExportModelTest(unittest.TestCase):
     def test_what_reads_values_is_refused(self):
         self.refused(["Branch", "torch.where", f"export_model_test.py, line {line_of(Branch)}"], Branch())
         self.refused(["aten.item", ".item()", f"line {line_of(Item)}"], Item())
+        self.refused(["MaskAlone", "is_causal=True", "beside the mask"], MaskAlone(), torch.randn(4, 5, 8))
         self.refused(["cond", "torch.where"], Condition())
         self.refused(["index", "masks", f"line {line_of(Selected)}"], Selected())
 
