@@ -50,7 +50,7 @@ PRODUCTS = ("linear", "matmul", "mm", "mv", "bmm", "addmm", "addbmm", "addmv", "
             "scaled_dot_product_attention", "convolution", "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d",
             "conv_transpose3d", "lstm", "lstm_cell", "gru", "gru_cell", "rnn_tanh", "rnn_relu", "rnn_tanh_cell", "rnn_relu_cell")
 # Of modules that wrap a part of the forward pass: what to write instead.
-WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled()",
+WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled(), and checkpoint(use_reentrant=False)",
            "autocast": "leave autocast out and use dtrain's --precision bf16",
            "cond": "compute both sides and choose with torch.where", "while_loop": "use a Python loop of fixed length",
            "scan": "use a Python loop of fixed length", "map": "use operators on the whole batch"}
@@ -295,6 +295,11 @@ def _computed(program):
 def _why_not(module, error, samples):
     name, text = type(module).__name__, str(error)
     place = _place_of_error(error, text)
+    for path, part in module.named_modules():
+        if isinstance(part, torch.nn.modules.batchnorm._NormBase) and part.momentum is None and part.track_running_stats:
+            return f"{name} has a mean over all batches in {path or 'itself'}: give {type(part).__name__} a number as momentum, such as 0.1"
+        if torch.nn.parameter.is_lazy(next(part.parameters(recurse=False), None)):
+            return f"{name} has no sizes yet in {path or 'itself'}: call the module once with the example before"
     if any(frame.name == "_detect_is_causal_mask" for frame in traceback.extract_tb(error.__traceback__)):
         return (f"{name} gives a transformer of torch.nn a mask{place}, and PyTorch looks at its values: say is_causal=True (of a decoder "
                 "tgt_is_causal=True) beside the mask where it hides what comes later, and False where not")

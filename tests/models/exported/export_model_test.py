@@ -492,6 +492,8 @@ class ExportModelTest(unittest.TestCase):
     def test_what_reads_values_is_refused(self):
         self.refused(["Branch", "torch.where", f"export_model_test.py, line {line_of(Branch)}"], Branch())
         self.refused(["aten.item", ".item()", f"line {line_of(Item)}"], Item())
+        self.refused(["Sequential", "in 1", "BatchNorm1d", "momentum"], nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, momentum=None)), torch.randn(4, 3))
+        self.refused(["Sequential", "in 0", "call the module once"], nn.Sequential(nn.LazyLinear(4)), torch.randn(4, 3))
         self.refused(["MaskAlone", "is_causal=True", "beside the mask"], MaskAlone(), torch.randn(4, 5, 8))
         self.refused(["cond", "torch.where"], Condition())
         self.refused(["index", "masks", f"line {line_of(Selected)}"], Selected())
