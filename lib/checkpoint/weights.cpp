@@ -47,6 +47,32 @@ class FromCheckpoint final : public Weights {
   std::vector<WeightEntry> entries_;
 };
 
+/// The datasets below `/model`, by their paths from there: HDF5 takes a slash in a tensor's name for a group.
+class Tensors {
+ public:
+  explicit Tensors(hid_t file) : file_(file) { add("model", 0); }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  void add(const std::string& group, int depth) {
+    constexpr int kDeepest = 16;
+    constexpr int kMost = 100'000;
+    for (const std::string& name : h5::names(file_, group)) {
+      const std::string path = group + "/" + name;
+      require(++links_ <= kMost && depth <= kDeepest, "has groups in groups without end", {.subject = group});
+      if (h5::kind_of(file_, path) == h5::ObjectKind::group) {
+        add(path, depth + 1);
+      } else {
+        names_.push_back(path.substr(kGroup.size()));
+      }
+    }
+  }
+
+  hid_t file_;
+  std::vector<std::string> names_;
+  int links_ = 0;
+};
+
 class FromH5 final : public Weights {
  public:
   using Weights::read;
@@ -54,7 +80,8 @@ class FromH5 final : public Weights {
     try {
       const auto lock = library.lock();
       const h5::File source = h5::open_file(file_.string(), h5::Access::read);
-      for (const std::string& name : h5::names(source.id(), "model")) {
+      const Tensors tensors(source.id());
+      for (const std::string& name : tensors.names()) {
         const auto stored = h5::open_dataset(source.id(), std::string(kGroup) + name);
         h5::require_own_bytes(source.id(), stored);
         const auto facts = h5::info(stored);

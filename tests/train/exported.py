@@ -212,7 +212,7 @@ def names_of_any_kind(binary, folder):
     class Heads(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.heads = torch.nn.ModuleDict({name: torch.nn.Linear(features, classes) for name in ("my head", "t\tb", "l" * 900)})
+            self.heads = torch.nn.ModuleDict({name: torch.nn.Linear(features, classes) for name in ("my head", "t\tb", "a/b", "l" * 900)})
 
         def forward(self, x):
             return sum(head(x) for head in self.heads.values())
@@ -224,6 +224,16 @@ def names_of_any_kind(binary, folder):
     run(binary, 1, *command, cwd=folder)
     said = run(binary, 1, "evaluate", "runs/named", cwd=folder).stdout
     assert "loss" in said, said
+    for name in ("named.h5", "named.safetensors"):
+        run(binary, 1, "export", "runs/named", name, cwd=folder)
+        again = [*command[:-len(COMMON) - 1], name.replace(".", "-"), *COMMON]
+        run(binary, 1, *again, "--init-from", name, cwd=folder)
+    with h5py.File(folder / "endless.h5", "w") as file:
+        group = file.create_group("model")
+        for name in "abcdefgh":
+            group[name] = group
+    refused(binary, 1, 4, ["endless.h5", "groups in groups without end", "dtrain export"], *command[:-len(COMMON) - 1], "endless", *COMMON,
+            "--init-from", "endless.h5", cwd=folder)
 
 
 def dry_run_shows_layers(binary, folder):
