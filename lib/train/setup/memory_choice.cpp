@@ -72,15 +72,13 @@ double estimated_bytes(const RunConfig& config, const MemoryFacts& facts, const 
   const auto limit = static_cast<double>(config.pipeline.memory_limit_bytes());
   double most = 0;
   for (int pipe = 0; pipe < workload.cuts.ranks; ++pipe) {
-    const auto with_repeated = [&](std::int64_t repeated) {
-      return plan::estimate_memory(footprint, *workload.model, workload.cuts, pipe, shape, repeated).total();
-    };
-    const auto all = plan::longest_stage(workload.cuts);
-    double bytes = with_repeated(config.pipeline.recompute == "full" ? all : 0);
-    for (std::int64_t repeated = 1;
-         config.pipeline.recompute == "auto" && repeated <= all && !plan::keeps_within(bytes, limit);
-         ++repeated)
-      bytes = std::min(bytes, with_repeated(repeated));
+    const auto& what = config.pipeline.recompute;
+    const auto repeated = what == "full"   ? plan::longest_stage(workload.cuts)
+                          : what == "auto" ? plan::layers_to_repeat(limit, footprint, *workload.model,
+                                                                    workload.cuts, pipe, shape)
+                                           : 0;
+    const double bytes =
+        plan::estimate_memory(footprint, *workload.model, workload.cuts, pipe, shape, repeated).total();
     most = std::max(most, bytes);
   }
   return most;

@@ -146,7 +146,7 @@ bool HeadWalk::pass_list(const Headed& one, const Node& node) {
 bool HeadWalk::may_compute(const Headed& one, const Node& node) const {
   const auto dims = search_.dims(one.value);
   if (is_copy(node)) return true;
-  if (calls_one(node, {"slice", "narrow", "split", "chunk", "split_with_sizes"})) {
+  if (is_split(node) || calls_one(node, {"slice", "narrow"})) {
     const auto dim = dim_of(node, dims);
     return dim && *dim != one.dim;
   }

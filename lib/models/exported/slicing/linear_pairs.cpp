@@ -51,7 +51,7 @@ class Following {
     const Node& node = search_.node_at(*place);
     if (search_.is_linear(node)) return begins(*place, node, joint_.contains(value) ? joint_.at(value) : 1);
     if (!nodes_.insert(*place).second) return true;
-    if (splits_last(node)) return splits(*place, node);
+    if (search_.splits_last_dim(node)) return splits(*place, node);
     if (is_reshape(node)) {
       const ValueId self = *tensor_of(node, "self");
       if (!has_features(self)) return false;
@@ -66,12 +66,6 @@ class Following {
     if (search_.outputs_of(linear) != parts * pair_.features) return false;
     pair_.firsts.push_back({place, parts});
     return true;
-  }
-
-  bool splits_last(const Node& node) const {
-    if (!calls_one(node, {"split", "chunk", "split_with_sizes"})) return false;
-    const auto self = tensor_of(node, "self");
-    return self && search_.dims(*self) > 0 && dim_of(node, search_.dims(*self)) == search_.dims(*self) - 1;
   }
 
   /// Of a linear layer's result, into parts of `features` each.

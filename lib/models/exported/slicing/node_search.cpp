@@ -38,6 +38,8 @@ std::optional<std::size_t> dim_of(const Node& node, std::size_t dims, std::int64
   return static_cast<std::size_t>((*given + count) % count);
 }
 
+bool is_split(const Node& node) { return calls_one(node, {"split", "chunk", "split_with_sizes"}); }
+
 bool is_copy(const Node& node) {
   return calls_one(node, {"contiguous", "clone", "to", "float", "type_as", "alias"});
 }
@@ -159,6 +161,11 @@ std::vector<Place> NodeSearch::users(ValueId value) const {
 bool NodeSearch::only_users(ValueId value, const std::set<Place>& nodes) const {
   return !is_returned(value) &&
          std::ranges::all_of(users(value), [&](const Place& user) { return nodes.contains(user); });
+}
+
+bool NodeSearch::splits_last_dim(const Node& node) const {
+  const auto self = is_split(node) ? tensor_of(node, "self") : std::nullopt;
+  return self && dims(*self) > 0 && dim_of(node, dims(*self)) == dims(*self) - 1;
 }
 
 bool NodeSearch::is_alike_along(ValueId value, std::size_t dim, std::size_t dims) const {

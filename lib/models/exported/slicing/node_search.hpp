@@ -39,6 +39,8 @@ bool is_element_wise(const Node& node);
 /// told.
 std::optional<std::size_t> dim_of(const Node& node, std::size_t dims, std::int64_t otherwise = 0,
                                   const char* argument = "dim");
+/// Whether it cuts its tensor into pieces.
+bool is_split(const Node& node);
 /// Whether it gives its tensor again, in another type or elsewhere in memory.
 bool is_copy(const Node& node);
 /// Whether a node is a permutation of a tensor of four dims.
@@ -82,6 +84,9 @@ class NodeSearch {
   /// Whether a value may have a gradient: a parameter, or what is computed of one. A rank that computes with
   /// a part of what the value meets has a part of its gradient only.
   bool may_be_trained(ValueId value) const;
+
+  /// Whether a node cuts its tensor into pieces along the last dim.
+  bool splits_last_dim(const Node& node) const;
 
   /// Whether a value is the same for all that a result of `dims` dims has in dim `dim`: it is stretched
   /// there.

@@ -24,9 +24,13 @@ bool Projections::has_all_parts() const {
          });
 }
 
-bool Projections::is_last_dim(const Node& node, ValueId self) const {
-  const auto dims = search_.dims(self);
-  return dim_of(node, dims, 0) == dims - 1;
+/// The node that makes a value [.., width] for what comes behind alone; the value is cut.
+std::optional<Place> Projections::before(ValueId value, std::int64_t width) {
+  const auto place = search_.producer(value);
+  if (!place || !search_.only_user(value) || search_.dims(value) > 3 || search_.size(value, -1) != width)
+    return std::nullopt;
+  cut_last(value);
+  return place;
 }
 
 /// From [.., heads * width] to the linear layer.
@@ -35,16 +39,14 @@ bool Projections::from_flat(const HeadWalk::Source& source) {
   const auto width = *search_.size(value, -1);
   if (source.parts > 1) return joint_projection(value, width, source.parts);
   for (;;) {
-    const auto place = search_.producer(value);
-    if (!place || !search_.only_user(value) || search_.dims(value) > 3 || search_.size(value, -1) != width)
-      return false;
-    cut_last(value);
+    const auto place = before(value, width);
+    if (!place) return false;
     const Node& node = search_.node_at(*place);
     if (search_.is_linear(node)) {
       made_.projections.push_back({*place, 1});
       return true;
     }
-    if (calls_one(node, {"split", "chunk", "split_with_sizes"})) {
+    if (search_.splits_last_dim(node)) {
       parts_.insert(value);
       return split(*place, node, source.made.heads);
     }
@@ -67,32 +69,29 @@ bool Projections::from_flat(const HeadWalk::Source& source) {
 bool Projections::split(const Place& place, const Node& node, std::int64_t heads) {
   const auto [known, is_new] = heads_of_split_.emplace(place, heads);
   if (!is_new) return known->second == heads;
-  const auto joint = tensor_of(node, "self");
   const auto& parts = node.outputs.at(0).values;
-  if (!joint || parts.empty() || !is_last_dim(node, *joint)) return false;
+  if (parts.empty()) return false;
   const auto width = search_.size(parts[0], -1);
   const bool alike =
       width && std::ranges::all_of(parts, [&](ValueId part) { return search_.size(part, -1) == width; });
   if (!alike) return false;
   made_.splits.push_back(place);
   const auto count = static_cast<std::int64_t>(parts.size());
-  return joint_projection(*joint, count * *width, count);
+  return joint_projection(*tensor_of(node, "self"), count * *width, count);
 }
 
 /// From [.., width], in parts behind one another, to the linear layer that makes it.
 bool Projections::joint_projection(ValueId value, std::int64_t width, std::int64_t parts) {
   for (;;) {
-    const auto source = search_.producer(value);
-    if (!source || !search_.only_user(value) || search_.dims(value) > 3 || search_.size(value, -1) != width)
-      return false;
-    cut_last(value);
-    const Node& node = search_.node_at(*source);
+    const auto place = before(value, width);
+    if (!place) return false;
+    const Node& node = search_.node_at(*place);
     if (search_.is_linear(node)) {
-      made_.projections.push_back({*source, parts});
+      made_.projections.push_back({*place, parts});
       return true;
     }
     if (!is_reshape(node)) return false;
-    made_.reshapes.push_back(*source);
+    made_.reshapes.push_back(*place);
     value = *tensor_of(node, "self");
   }
 }

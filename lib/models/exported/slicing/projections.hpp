@@ -37,7 +37,7 @@ class Projections {
   bool of_stack(ValueId value, std::int64_t width);
   std::optional<Link> link(ValueId value) const;
   std::optional<Link> step_back(ValueId value);
-  bool is_last_dim(const Node& node, ValueId self) const;
+  std::optional<Place> before(ValueId value, std::int64_t width);
   void cut(ValueId value, std::size_t dim) { made_.between.push_back({value, dim}); }
   void cut_last(ValueId value) { cut(value, search_.dims(value) - 1); }
 
