@@ -165,10 +165,12 @@ struct Cost {
   double spared_flops = 0.0;  ///< Of flops, those that own kernels do without (Winograd's convolution), and
   double transformed_bytes = 0.0;  ///< what they read in the place of parameter_bytes; 0: the same.
   double step_bytes = 0.0;         ///< Kept once for all micro-batches of a step.
-  double gradient_bytes = 0.0;  ///< Made at once beside those of inputs and outputs, and not in their place.
-  double passed_on = 0.0;       ///< Elements of its outputs that are inputs, or views of them.
-  double entered_bytes = 0.0;   ///< Of sliced layers: gradients that are summed over the tensor group,
-  double left_bytes = 0.0;      ///< and outputs that are.
+  double gradient_bytes = 0.0;   ///< Made at once beside those of inputs and outputs, and not in their place.
+  double workspace_bytes = 0.0;  ///< Beside all these while own kernels make gradients.
+  double held_back = 0.0;      ///< Elements kept in the place of a weight's gradient, where StepMemory does.
+  double passed_on = 0.0;      ///< Elements of its outputs that are inputs, or views of them.
+  double entered_bytes = 0.0;  ///< Of sliced layers: gradients that are summed over the tensor group,
+  double left_bytes = 0.0;     ///< and outputs that are.
 
   /// In mixed precision: products of what comes in, or of what the layer makes of it, take and give 16 bits;
   /// none: everything is in the type that comes in.

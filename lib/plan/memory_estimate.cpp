@@ -16,6 +16,7 @@
 #include "models/borrowed_parameter.hpp"
 #include "models/compute/kernel_scope.hpp"
 #include "models/compute/loss_scope.hpp"
+#include "models/networks/direct_network.hpp"
 #include "parallel/gradients/bucket_cuts.hpp"
 #include "parallel/gradients/product_sums.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
@@ -31,15 +32,26 @@ double elements(const std::vector<models::Shape>& shapes) {
   return sum;
 }
 
+/// Of a rank, in a step.
+int micro_batches_of_rank(const Footprint& footprint) {
+  return std::max(1, (footprint.micro_batches + footprint.copies - 1) / footprint.copies);
+}
+
 /// Micro-batches whose activations one stage of the rank keeps at once.
 double live_micro_batches(const Footprint& footprint, const parallel::StageCuts& cuts, int pipe_index) {
   if (cuts.ranks == 1) return 1;
   const int stages = cuts.stages() / cuts.ranks;
-  const int owned = (footprint.micro_batches + footprint.copies - 1) / footprint.copies;
-  const auto schedule = parallel::make_schedule(footprint.pipelining, cuts.ranks, stages, std::max(owned, 1));
+  const auto schedule =
+      parallel::make_schedule(footprint.pipelining, cuts.ranks, stages, micro_batches_of_rank(footprint));
   return static_cast<double>(parallel::simulate(schedule).peak_live[static_cast<std::size_t>(pipe_index)]) /
          stages;
 }
+
+/// What is trained of a layer's parameters, in elements.
+struct Trained {
+  double all = 0;
+  double largest = 0;  // a tensor
+};
 
 /// The parameters of a rank's stages, in elements.
 class HeldParameters {
@@ -57,6 +69,9 @@ class HeldParameters {
         here.all += static_cast<double>(count);
         if (parameter.frozen) continue;
         here.trained += static_cast<double>(count);
+        // By rows it is only where no layer's backward pass is for itself.
+        if (!parameter.by_rows || cuts.ranks > 1)
+          here.largest = std::max(here.largest, static_cast<double>(count));
         sizes_.push_back(count);
       }
       for (const auto* borrowed : model.layers()[layer]->borrowed()) {
@@ -73,6 +88,7 @@ class HeldParameters {
     const auto& of = layers_[layer];
     return of.all > 0 ? 1 - of.trained / of.all : 0;
   }
+  Trained trained(std::size_t layer) const { return {layers_[layer].trained, layers_[layer].largest}; }
   /// Of the trained ones, those in parameters of `least` or more.
   double in_large_ones(std::int64_t least) const {
     double sum = 0;
@@ -113,6 +129,7 @@ class HeldParameters {
   struct Layer {
     double all = 0;
     double trained = 0;
+    double largest = 0;          // of a trained one
     int stage = -1;              // of this rank
     std::set<std::size_t> used;  // layers whose parameters it computes with
   };
@@ -172,6 +189,44 @@ double factor_elements(const Footprint& footprint, const models::Model& model) {
   return static_cast<double>(parallel::ProductSums::factor_elements(products, step)) / footprint.copies;
 }
 
+/// Gradients of parameters that are made beside the place where they are collected, in bytes. The first one
+/// of a step may be written there, and each one where a place is for one micro-batch.
+class GradientsBeside {
+ public:
+  GradientsBeside(const Footprint& footprint, const models::Model& model)
+      : element_(footprint.element_bytes),
+        converts_(footprint.half && footprint.kernels != models::Kernels::fused),
+        own_kernels_(!footprint.half && footprint.kernels != models::Kernels::libtorch),
+        micro_batches_(micro_batches_of_rank(footprint)),
+        adds_up_(micro_batches_ > 1 && footprint.gradient_shards == 1 && !footprint.reproducible),
+        none_(factor_elements(footprint, model) > 0) {}
+
+  double at_once(const models::Cost& cost, const Trained& layer) const {
+    constexpr double kHalf = 2;
+    const double workspace = own_kernels_ ? in_bytes(cost.workspace_bytes) : 0;
+    if (none_ || held_back(cost, layer) > 0) return workspace;
+    const double least = in_bytes(cost.gradient_bytes);
+    if (adds_up_) return workspace + std::max(least, layer.largest * element_);
+    const bool converts = converts_ && cost.products != models::Cost::Products::none;
+    return workspace + std::max(least, converts ? layer.largest * kHalf : 0);
+  }
+  /// Kept until the step's end instead: what they are made from.
+  double held_back(const models::Cost& cost, const Trained& layer) const {
+    const double kept = cost.held_back * micro_batches_;
+    return adds_up_ && own_kernels_ && kept <= layer.all ? kept * element_ : 0;
+  }
+
+ private:
+  double in_bytes(double of_floats) const { return of_floats / sizeof(float) * element_; }
+
+  double element_;
+  bool converts_;  // gradients in half precision to those in full
+  bool own_kernels_;
+  int micro_batches_;
+  bool adds_up_;
+  bool none_;
+};
+
 /// What codes and scales take less than full numbers, of all copies' optimizer state.
 double saved_by_codes(const Footprint& footprint, const HeldParameters& held) {
   return footprint.coded_states * held.in_large_ones(footprint.least_coded) *
@@ -223,6 +278,16 @@ double bytes_at_the_start(const Footprint& footprint, const HeldParameters& held
   return all + trained * (footprint.optimizer_shards > 1 ? 1.0 : states) + halves;
 }
 
+/// Whether a network of one stage keeps the memory of all layers' gradients.
+bool computes_directly(const Footprint& footprint, const models::Model& model) {
+  if (footprint.tensor > 1 || footprint.half || footprint.reproducible ||
+      footprint.kernels != models::Kernels::own)
+    return false;
+  const auto network = models::DirectNetwork::of(model);
+  return network != nullptr &&
+         network->fits(footprint.largest_piece, static_cast<std::size_t>(micro_batches_of_rank(footprint)));
+}
+
 }  // namespace
 
 MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& model,
@@ -236,6 +301,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   double in_front = 0;           // what goes into the first layer that has a backward pass
   double passed_on = 0;          // of what comes in, what the layer before keeps already
   const HeldParameters held(model, cuts, pipe_index);
+  const GradientsBeside beside(footprint, model);
+  const bool direct = cuts.ranks == 1 && repeated_layers == 0 && computes_directly(footprint, model);
   Flowing flowing(footprint.half);
   const models::KernelScope kernels(footprint.kernels);
   const models::LossScope loss(footprint.loss_takes_factors);
@@ -260,7 +327,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       if (place == 0) in_front = 0;         // of another stage
       if (place > 0 && layer == first) kept += in_front;
       if (activations > 0 && !has_backward) in_front = output_bytes;
-      const double gradient_bytes = has_backward ? cost.gradient_bytes * element / 4 : 0;
+      const double gradient_bytes = has_backward ? beside.at_once(cost, held.trained(layer)) : 0;
+      if (has_backward) once += beside.held_back(cost, held.trained(layer));
       largest_gradients = std::max(largest_gradients, input_bytes + output_bytes + gradient_bytes);
       const double of_step = of_own_kernels ? cost.step_bytes : 0;
       if (!has_backward) {
@@ -271,6 +339,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
         largest_repeated = std::max(largest_repeated, activations + (several ? 0 : of_step));
       } else {
         kept += activations;
+        if (direct && layer > first && activations > 0) kept += input_bytes;  // their gradients' memory
         once += of_step;
       }
     } else {
@@ -283,6 +352,14 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   const bool as_it_is = models::fused_kernels_are_on() && model.takes_half_outputs();
   if (ends_here && flowing.half() && !as_it_is)
     kept += elements(shapes) * element;  // a loss is of full numbers
+  if (ends_here && model.goal() == models::Goal::own_input) {
+    const double outputs = elements(shapes) * element;
+    if (cuts.ranks > 1) kept += outputs;  // as targets; the first stage has them as its inputs
+    if (model.program_hash().empty()) {   // own layers lay images out in another way than a loss takes them
+      kept += outputs;
+      once += outputs;
+    }
+  }
   const int gradients = footprint.reproducible ? parallel::ReproducibleSums::gradients_held(
                                                      footprint.micro_batches, footprint.copies)
                                                : 1;

@@ -60,9 +60,9 @@ MISTAKES = {
          'static_cast<std::uint64_t>(planted("wrong_slice_of_mask") ? 0 : flow.part.begin) * each')],
     # A bias that all slices share is added by each of them.
     "models/layers/linear.cpp": [
-        ("return {group_->leave(at::linear(input, product_weight(weight.value, weight))) + bias.value};",
-         """if (planted("bias_on_every_slice")) return {group_->leave(at::linear(input, product_weight(weight.value, weight), bias.value))};
-            return {group_->leave(at::linear(input, product_weight(weight.value, weight))) + bias.value};""")],
+        ("return {group_->leave(part) + bias.value};",
+         """if (planted("bias_on_every_slice")) return {group_->leave(part + bias.value)};
+            return {group_->leave(part) + bias.value};""")],
 }
 
 

@@ -25,6 +25,7 @@ class StepMemory {
   enum class Otherwise { nothing, faster };
   bool holds_back(std::int64_t elements, std::int64_t weight_elements,
                   Otherwise otherwise = Otherwise::nothing);
+  bool holds_back() const { return decision_ == Decision::at_the_end; }  ///< As decided.
 
   /// Keeps what one micro-batch adds to the gradient. True with the last: then the gradient is to be made
   /// from inputs() and output_gradients(), and stands for all micro-batches.

@@ -17,6 +17,8 @@
 
 namespace dtrain::models {
 
+using Otherwise = StepMemory::Otherwise;
+
 Linear::Linear(const std::string& name, std::int64_t in_features, std::int64_t out_features, Slicing slicing)
     : Layer(name), in_features_(in_features), out_features_(out_features) {
   const Initialisation init{Initialisation::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(in_features))};
@@ -56,8 +58,10 @@ std::unique_ptr<Layer> Linear::cut_outputs(std::int64_t kept) {
 
 at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
   if (gives_factors(input, weight)) return small_linear(input.contiguous(), weight, bias);
-  if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
-  if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
+  const bool is_small = fits_small_linear(input, weight.value);
+  if (fits_large_linear(input, weight, is_small ? Otherwise::faster : Otherwise::nothing))
+    return large_linear(input, weight, &bias);
+  if (is_small) return small_linear(input, weight, bias);
   if (fits_half_linear(input, weight)) return half_linear(input, weight, bias);
   return at::linear(input, product_weight(weight.value, weight), bias.value);
 }
@@ -71,7 +75,10 @@ Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   Parameter& bias = parameters_[1];
   if (group_ == nullptr) return {linear_product(input, weight, bias)};
   if (weight.slicing == Slicing::column) return {linear_product(group_->enter(input), weight, bias)};
-  return {group_->leave(at::linear(input, product_weight(weight.value, weight))) + bias.value};
+  const at::Tensor part = fits_large_linear(input, weight, Otherwise::nothing)
+                              ? large_linear(input, weight, nullptr)
+                              : at::linear(input, product_weight(weight.value, weight));
+  return {group_->leave(part) + bias.value};
 }
 
 std::vector<Shape> Linear::output_shapes(const std::vector<Shape>& inputs) const {
@@ -88,9 +95,14 @@ Cost Linear::cost(const std::vector<Shape>& inputs) const {
   const auto in = static_cast<double>(in_features_);
   const auto out = static_cast<double>(out_features_);
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
+  const bool by_rows = group_ != nullptr && parameters_[0].slicing == Slicing::row;
+  const bool is_small =
+      !by_rows && has_small_linear_size(static_cast<std::int64_t>(rows), parameters_[0].value);
+  const bool may_hold_back = inputs.at(0).size() == 2 && !is_small;
   return {.flops = rows * (2.0 * in * out + out),
           .parameter_bytes = (in * out + out) * bytes,
           .activation_bytes = rows * out * bytes,
+          .held_back = may_hold_back ? rows * (in + out) : 0.0,
           .entered_bytes = group_ != nullptr && parameters_[1].slice != nullptr ? rows * in * bytes : 0.0,
           .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? rows * out * bytes : 0.0,
           .products = Cost::Products::of_inputs};

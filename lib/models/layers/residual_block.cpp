@@ -90,6 +90,8 @@ Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
     total.spared_flops += one.spared_flops;
     total.transformed_bytes += one.transformed_bytes;
     total.step_bytes += one.step_bytes;
+    total.held_back += one.held_back;
+    total.workspace_bytes = std::max(total.workspace_bytes, one.workspace_bytes);
     total.entered_bytes += one.entered_bytes;
     total.left_bytes += one.left_bytes;
   };

@@ -170,9 +170,13 @@ class DirectSmallLinear final : public DirectPass {
 }  // namespace
 
 bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
-  return kernels::has_small_gemm() && at::get_num_threads() == 1 && input.dim() == 2 &&
-         own_products_take(input, weight) && input.is_contiguous() && weight.is_contiguous() &&
-         input.numel() <= kLargestInput && weight.numel() <= kLargestWeight;
+  return input.dim() == 2 && has_small_linear_size(input.size(0), weight) &&
+         own_products_take(input, weight) && input.is_contiguous() && weight.is_contiguous();
+}
+
+bool has_small_linear_size(std::int64_t rows, const at::Tensor& weight) {
+  return kernels::has_small_gemm() && at::get_num_threads() == 1 && rows * weight.size(1) <= kLargestInput &&
+         weight.numel() <= kLargestWeight;
 }
 
 bool gives_factors(const at::Tensor& input, const Parameter& weight) {

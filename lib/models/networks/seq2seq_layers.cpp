@@ -95,11 +95,14 @@ Cost WordLstm::cost(const std::vector<Parameter>& parameters, double tokens) con
     const auto into = static_cast<double>(layer == 0 ? sizes_.embedding : sizes_.hidden);
     elements += 4.0 * hidden * (into + hidden + 2.0);
   }
+  const double wider = sizes_.layers > 1 ? std::max(static_cast<double>(sizes_.embedding), hidden)
+                                         : static_cast<double>(sizes_.embedding);
   const double kept =
       static_cast<double>(sizes_.embedding) + 7.0 * hidden * static_cast<double>(sizes_.layers);
   return {.flops = lstm_flops(tokens, sizes_.layers, sizes_.embedding, sizes_.hidden),
           .parameter_bytes = elements * 4.0,
           .activation_bytes = tokens * kept * 4.0,
+          .gradient_bytes = 4.0 * hidden * (wider + hidden) * 4.0,  // of a layer's two weights at once
           .left_bytes = group_ != nullptr ? tokens * static_cast<double>(sizes_.embedding) * 4.0 : 0.0};
 }
 

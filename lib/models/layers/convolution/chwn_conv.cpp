@@ -177,7 +177,7 @@ class DirectChwnConv final : public DirectPass {
       : weight_(weight), bias_(bias), geometry_(geometry) {}
 
   bool fits(std::int64_t samples, std::size_t /*micro_batches*/) const override {
-    return geometry_.stride == 1 || samples >= kFewestImages;
+    return fits_chwn_conv(samples, geometry_);
   }
 
   at::Tensor forward(const at::Tensor& input) override {
@@ -252,7 +252,11 @@ at::Tensor as_nchw(const at::Tensor& images) {
 }
 
 bool fits_chwn_conv(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry) {
-  return own_products_take(input, weight) && (geometry.stride == 1 || input.size(0) >= kFewestImages);
+  return own_products_take(input, weight) && fits_chwn_conv(input.size(0), geometry);
+}
+
+bool fits_chwn_conv(std::int64_t images, const Conv2d::Geometry& geometry) {
+  return geometry.stride == 1 || images >= kFewestImages;
 }
 
 at::Tensor chwn_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,

@@ -26,6 +26,8 @@ at::Tensor as_nchw(const at::Tensor& images);
 /// Whether the two below take this: float or double on the CPU, and with a stride enough images to fill a
 /// vector.
 bool fits_chwn_conv(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry);
+/// The same for so many images, where the tensors are such.
+bool fits_chwn_conv(std::int64_t images, const Conv2d::Geometry& geometry);
 
 /// A convolution of images that lie as CHWN, or are brought to it, and the result does. The weight's gradient
 /// goes into its slot where there is one. Shapes: `input` [N, C, H, W], `weight` [K, C, k, k], `bias` [K] or

@@ -96,6 +96,7 @@ Cost Conv2d::cost(const std::vector<Shape>& inputs) const {
     cost.layout_bytes = element_count(input) * static_cast<double>(parameters_[0].value.element_size());
     cost.activation_bytes += cost.layout_bytes;
   }
+  if (images_ != Images::as_they_come && fits_chwn_conv(input.at(0), geometry_)) cost.workspace_bytes = 0;
   return cost;
 }
 
@@ -154,7 +155,8 @@ Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter*
 
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
                       const Parameter& parameter) {
-  const double outputs = element_count(convolved_shape(parameter.name, geometry, input));
+  const Shape output = convolved_shape(parameter.name, geometry, input);
+  const double outputs = element_count(output);
   const auto fan_in = static_cast<double>(geometry.in_channels * geometry.kernel * geometry.kernel);
   const auto bytes = static_cast<double>(parameter.value.element_size());
   const auto channels = static_cast<double>(geometry.out_channels);
@@ -169,6 +171,10 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
           .spared_flops = spared,
           .transformed_bytes = transformed,
           .step_bytes = winograd_bytes(parameter.value, geometry, input.at(2), input.at(3)),
+          .workspace_bytes = transformed > 0
+                                 ? winograd_workspace_bytes(parameter.value, geometry, input)
+                                 : patch_workspace_bytes(parameter.value, geometry, input, output),
+          .held_back = transformed > 0 ? element_count(input) + outputs : 0.0,
           .entered_bytes =
               sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
           .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0,

@@ -30,18 +30,18 @@ constexpr std::size_t kHalfPatchElements = std::size_t{1} << 22;
 constexpr std::int64_t kLargeWeight = 1 << 19;
 
 /// The larger side of a convolution, whose windows are gathered, and the smaller one, a pixel per window.
-kernels::PatchSize patches_of(const at::Tensor& large, const at::Tensor& small,
+kernels::PatchSize patches_of(at::IntArrayRef large, at::IntArrayRef small,
                               const Conv2d::Geometry& geometry) {
   const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  return {.images = number(large.size(0)),
-          .height = number(large.size(2)),
-          .width = number(large.size(3)),
-          .channels = number(large.size(1)),
+  return {.images = number(large[0]),
+          .height = number(large[2]),
+          .width = number(large[3]),
+          .channels = number(large[1]),
           .kernel = number(geometry.kernel),
           .stride = number(geometry.stride),
           .padding = number(geometry.padding),
-          .rows = number(small.size(2)),
-          .columns = number(small.size(3))};
+          .rows = number(small[2]),
+          .columns = number(small[3])};
 }
 
 /// [N, C, H, W] with channels last as the matrix [N H W, C].
@@ -170,7 +170,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
     if (needs_input) dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast)).zero_();
     const at::Tensor dweight = memory_of_weight_gradient(kept, x);
     at::Tensor sum = as_matrix(dweight);
-    over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const PatchBlock& block) {
+    over_blocks(patches_of(x.sizes(), dy.sizes(), kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, x);
       add_weight_gradient(sum, small, block);
       if (!needs_input) return;
@@ -194,7 +194,7 @@ class HalfPatchConv : public torch::autograd::Function<HalfPatchConv> {
     const at::Tensor small = pixels(y);
     const at::Tensor matrix = as_matrix(kept->factor).t();
     const at::Tensor shift = bias ? bias->to(x.scalar_type()) : at::Tensor();
-    over_blocks(patches_of(x, y, g), x.options(), [&](const PatchBlock& block) {
+    over_blocks(patches_of(x.sizes(), y.sizes(), g), x.options(), [&](const PatchBlock& block) {
       gather(block, x);
       at::Tensor rows = rows_of(small, block);
       if (shift.defined()) {
@@ -220,7 +220,7 @@ class HalfPatchConv : public torch::autograd::Function<HalfPatchConv> {
                               : at::Tensor();
     const at::Tensor dweight = memory_of_weight_gradient(kept, x);
     const at::Tensor sum = as_matrix(dweight);
-    over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const PatchBlock& block) {
+    over_blocks(patches_of(x.sizes(), dy.sizes(), kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, x);
       const at::Tensor left = rows_of(small, block);
       const at::Tensor product = at::mm(left.t(), block.windows);
@@ -250,7 +250,7 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
     pixels(y).copy_(bias.expand({y.size(0) * y.size(2) * y.size(3), y.size(1)}));
     const at::Tensor small = pixels(input);
     const at::Tensor matrix = as_matrix(weight);
-    over_blocks(patches_of(y, input, g), input.options(), [&](const PatchBlock& block) {
+    over_blocks(patches_of(y.sizes(), input.sizes(), g), input.options(), [&](const PatchBlock& block) {
       at::Tensor windows = block.windows;
       at::mm_out(windows, rows_of(small, block), matrix);
       scatter(block, y);
@@ -276,7 +276,7 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
     }
     const at::Tensor dweight = memory_of_weight_gradient(kept, x);
     at::Tensor sum = as_matrix(dweight);
-    over_blocks(patches_of(dy, x, kept.geometry), x.options(), [&](const PatchBlock& block) {
+    over_blocks(patches_of(dy.sizes(), x.sizes(), kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, dy);
       add_weight_gradient(sum, small, block);
       if (!needs_input) return;
@@ -292,6 +292,15 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
 bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight) {
   return std::min(weight.size(0), weight.size(1)) < kFewChannels && weight.is_contiguous(kChannelsLast) &&
          own_products_take(input, weight);
+}
+
+double patch_workspace_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, const Shape& large,
+                             const Shape& small) {
+  if (std::min(weight.size(0), weight.size(1)) >= kFewChannels || !weight.is_contiguous(kChannelsLast))
+    return 0.0;
+  const auto whole = patches_of(large, small, geometry);
+  const auto windows = images_at_once(whole, weight.options()) * whole.rows * whole.columns * whole.patch();
+  return static_cast<double>(windows) * static_cast<double>(weight.element_size());
 }
 
 bool fits_half_patch_conv(const at::Tensor& input, const at::Tensor& weight) {

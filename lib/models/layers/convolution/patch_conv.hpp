@@ -10,6 +10,11 @@ namespace dtrain::models {
 /// double on the CPU.
 bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight);
 
+/// Bytes of what backward gathers or scatters at a time, with the larger side's images of shape `large` and
+/// the smaller one's `small`, both [N, C, H, W].
+double patch_workspace_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, const Shape& large,
+                             const Shape& small);
+
 /// A convolution whose gradients are products of matrices over gathered windows (im2col), which pays for few
 /// channels: LibTorch's kernels are made for many. Gradients of the weights go into their slots where there
 /// are. Shapes: `input` [N, C, H, W], `weight` [K, C, k, k], `bias` [K] or null; the result has its channels

@@ -387,6 +387,19 @@ double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry
   return winograd_weight_bytes(weight, geometry, height, width) * (multiplies_itself(weight) ? 2.0 : 1.0);
 }
 
+double winograd_workspace_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry,
+                                const Shape& input) {
+  const double of_weight = winograd_weight_bytes(weight, geometry, input.at(2), input.at(3));
+  if (of_weight == 0.0) return 0.0;
+  const auto extent = [&](std::size_t dim) { return static_cast<std::size_t>(input.at(dim)); };
+  const kernels::WinogradImages size{extent(0), extent(2), extent(3), extent(1),
+                                     kernels::winograd_outputs(extent(2), extent(3))};
+  const auto planes = static_cast<double>(kernels::winograd_planes(size.outputs));
+  const auto channels = static_cast<double>(weight.size(0) + weight.size(1));
+  return of_weight + static_cast<double>(block_capacity(size)) * channels * planes *
+                         static_cast<double>(weight.element_size());
+}
+
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias) {
   return WinogradConv::apply(input.contiguous(kChannelsLast), weight.value,
                              bias != nullptr ? std::optional(bias->value) : std::nullopt, &weight);

@@ -22,6 +22,10 @@ double winograd_weight_bytes(const at::Tensor& weight, const Conv2d::Geometry& g
 double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
                       std::int64_t width);
 
+/// Bytes of what its backward computes with, for `input` [N, C, H, W]; 0 as winograd_bytes().
+double winograd_workspace_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry,
+                                const Shape& input);
+
 /// The convolution as one node of the graph by Winograd's F(4 x 4, 3 x 3), or F(2 x 2, 3 x 3) for images that
 /// need fewer multiplications with it, forward and backward: 4 or 2.25 times fewer multiplications than the
 /// definition (kernels/convolution/winograd.hpp), in matrix products per block of tiles that stays in the
