@@ -18,6 +18,7 @@
 #include "models/compute/loss_scope.hpp"
 #include "models/networks/direct_network.hpp"
 #include "parallel/gradients/bucket_cuts.hpp"
+#include "parallel/gradients/per_sample/sample_walk.hpp"
 #include "parallel/gradients/product_sums.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
 #include "parallel/pipeline/simulation.hpp"
@@ -302,6 +303,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   double passed_on = 0;          // of what comes in, what the layer before keeps already
   const HeldParameters held(model, cuts, pipe_index);
   const GradientsBeside beside(footprint, model);
+  if (footprint.clips_samples) repeated_layers = 0;  // it runs layers once
   const bool direct = cuts.ranks == 1 && repeated_layers == 0 && computes_directly(footprint, model);
   Flowing flowing(footprint.half);
   const models::KernelScope kernels(footprint.kernels);
@@ -347,6 +349,10 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
     }
     shapes = model.layers()[layer]->output_shapes(shapes);
     passed_on = flowing.bytes(cost.passed_on, element);
+  }
+  if (footprint.clips_samples) {
+    kept *= 2;  // with the gradients of all that is kept
+    once += parallel::SampleWalk::most_elements(model, footprint.largest_piece) * element;
   }
   const bool ends_here = cuts.rank_of(cuts.stages() - 1) == pipe_index;
   const bool as_it_is = models::fused_kernels_are_on() && model.takes_half_outputs();
@@ -428,7 +434,8 @@ std::int64_t repeated_layers(const Recompute& recompute, const Footprint& footpr
         fixed <= limit,
         fmt::format("parameters, gradients and optimizer of pipeline rank {} take {:.0f} bytes", rank, fixed),
         {.subject = "--memory-limit " + recompute.limit,
-         .advice = "allow more, or use more stages with --mesh pipe=P",
+         .advice =
+             footprint.clips_samples ? "allow more" : "allow more, or use more stages with --mesh pipe=P",
          .code = ExitCode::usage});
   }
   if (recompute.what == "full") return longest_stage(cuts);

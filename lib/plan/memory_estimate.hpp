@@ -38,6 +38,7 @@ struct Footprint {
   int block_ranks = 1;               ///< Ranks of a node that has parameters and states once, in one block.
   std::int64_t bucket_bytes = 0;     ///< Of gradients that travel together: parallel::cut_buckets().
   bool makes_products = false;       ///< parallel::ProductSums, where they pay.
+  bool clips_samples = false;        ///< The gradient of each sample is clipped: parallel::SampleWalk.
   bool reproducible = false;
   bool undoes = false;              ///< What an update changes is kept until the next one.
   bool saves = false;               ///< A checkpoint may be written while it trains: a copy of what is saved.

@@ -147,8 +147,8 @@ MemoryChoice choose_within_limit(const RunConfig& config, const OpenOptions& ope
           as_options(*nearest), least),
       "--memory-limit " + config.pipeline.memory_limit,
       fmt::format(
-          "allow {:.0f}MiB, or use more ranks, or more stages with --mesh pipe=P{}",
-          std::ceil((1 + plan::kEstimateError) * least / kMebibyte),
+          "allow {:.0f}MiB, or use more ranks{}{}", std::ceil((1 + plan::kEstimateError) * least / kMebibyte),
+          config.strategy_options.dp_clip > 0 ? "" : ", or more stages with --mesh pipe=P",
           config.reproducible ? ", or more --micro-batches, which --reproducible leaves to you" : ""));
 }
 

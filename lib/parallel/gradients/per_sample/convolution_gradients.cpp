@@ -10,8 +10,6 @@
 namespace dtrain::parallel {
 namespace {
 
-constexpr std::int64_t kMostKept = 1 << 24;  // elements
-
 bool all_are(const std::vector<std::int64_t>& values, std::int64_t wanted) {
   return std::ranges::all_of(values, [&](std::int64_t value) { return value == wanted; });
 }
@@ -77,12 +75,11 @@ at::Tensor ConvolutionGradients::weighted_sum(const at::Tensor& input, const at:
 /// A few samples at a time: their patches stay in the cache.
 void ConvolutionGradients::add_by_patches(const at::Tensor& input, const at::Tensor& out,
                                           const at::Tensor& weight, at::Tensor& squares) {
-  constexpr std::int64_t kMostElements = 1 << 18;  // 1 MiB of floats
   const auto positions = out.size(2);
   const auto patch = weight.numel() / weight.size(0);
   const bool by_positions = 4 * positions * positions <= patch * out.size(1);
   const auto each = patch * positions + (by_positions ? 2 * positions * positions : weight.numel());
-  const auto at_once = std::max<std::int64_t>(1, kMostElements / each);
+  const auto at_once = std::max<std::int64_t>(1, kMostAtOnce / each);
   const auto elements = weight.numel();
   if (!by_positions && out.size(0) * elements <= kMostKept)
     by_sample_ = at::empty({out.size(0), elements}, out.options());

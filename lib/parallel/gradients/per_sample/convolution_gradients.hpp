@@ -17,6 +17,10 @@ namespace dtrain::parallel {
 /// differentiated sample by sample.
 class ConvolutionGradients {
  public:
+  // Elements of gradients by sample, and of patches.
+  static constexpr std::int64_t kMostKept = 1 << 24;
+  static constexpr std::int64_t kMostAtOnce = 1 << 18;
+
   explicit ConvolutionGradients(models::ParameterUse::Convolution how) : how_(std::move(how)) {}
 
   /// Adds to `squares`, double [n]. `input` [n, channels, ...], `gradient` of the output [n, out, ...].

@@ -31,9 +31,6 @@ namespace {
 using models::ParameterUse;
 using UseKind = ParameterUse::Kind;
 
-constexpr std::int64_t kMostKeptInAll = 1 << 25;  // elements, over all parameters
-constexpr std::int64_t kMostAtOnce = 1 << 18;     // of what lies in the cache
-
 /// [rows, ...] as [n, rows of a sample, ...], the last dims as they are.
 at::Tensor grouped(const at::Tensor& values, const ParameterUse& use, std::int64_t n, std::int64_t columns) {
   const auto rows = values.reshape({-1, columns});
@@ -227,7 +224,7 @@ class ParameterUses::OfOne {
             kDouble * length * static_cast<double>(products_[j].length()) * (columns + (dense ? rows : 0));
       }
     }
-    const bool fits = kept + n_ * elements() <= kMostKeptInAll;
+    const bool fits = kept + n_ * elements() <= kMostKept;
     if (fits && rows * columns <= by_pairs) {
       add_squares_directly(squares, Keep::yes);
       kept += n_ * elements();

@@ -22,6 +22,11 @@ namespace dtrain::parallel {
 /// kept instead.
 class ParameterUses {
  public:
+  // Elements of gradients by sample, over all parameters, and of a product over pairs of rows, which is to
+  // lie in the cache.
+  static constexpr std::int64_t kMostKept = 1 << 25;
+  static constexpr std::int64_t kMostAtOnce = 1 << 18;
+
   /// After backward, of a micro-batch of `samples`. Throws Error where a layer has written to what it was
   /// given to multiply.
   ParameterUses(const std::vector<std::shared_ptr<models::ParameterUse>>& uses, std::int64_t samples);

@@ -9,8 +9,11 @@
 
 #include "core/error.hpp"
 #include "models/borrowed_parameter.hpp"
+#include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/model.hpp"
 #include "models/plugins/additions.hpp"
+#include "parallel/gradients/per_sample/convolution_gradients.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -55,6 +58,26 @@ std::optional<std::string> SampleWalk::obstacle(models::Model& model) {
     first = first && layer->parameters().empty();
   }
   return std::nullopt;
+}
+
+double SampleWalk::most_elements(const models::Model& model, std::int64_t samples) {
+  double of_taps = 0;
+  double of_convolutions = 0;
+  double works_in = 0;
+  for (const auto& layer : model.layers()) {
+    const bool convolves = dynamic_cast<const models::Conv2d*>(layer.get()) != nullptr ||
+                           dynamic_cast<const models::ConvTranspose2d*>(layer.get()) != nullptr;
+    for (const auto& parameter : layer->parameters()) {
+      const auto elements = static_cast<double>(parameter.value.numel()) * static_cast<double>(samples);
+      if (parameter.frozen) continue;
+      if (tapped(*layer) != nullptr) of_taps += elements;
+      if (convolves && elements <= ConvolutionGradients::kMostKept) of_convolutions += elements;
+    }
+    if (convolves) works_in = std::max<double>(works_in, ConvolutionGradients::kMostAtOnce);
+    if (tapped(*layer) != nullptr)
+      works_in = std::max<double>(works_in, 4 * ParameterUses::kMostAtOnce);  // two, in double
+  }
+  return std::min<double>(of_taps, ParameterUses::kMostKept) + of_convolutions + works_in;
 }
 
 SampleWalk::SampleWalk(models::Model& model)

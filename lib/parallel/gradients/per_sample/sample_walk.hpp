@@ -19,6 +19,10 @@ class SampleWalk {
   /// Why this model must be run sample by sample instead; nothing: it need not.
   static std::optional<std::string> obstacle(models::Model& model);
 
+  /// Elements of gradients by sample that it keeps of so many samples, and of what it finds their norms in,
+  /// at most.
+  static double most_elements(const models::Model& model, std::int64_t samples);
+
   explicit SampleWalk(models::Model& model);
 
   /// Adds what each of the samples adds to the gradient, clipped. Returns their loss.
