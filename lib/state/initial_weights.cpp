@@ -67,8 +67,9 @@ void add_once(std::vector<std::string>& names, const std::string& name) {
 
 class Loading {
  public:
-  Loading(const checkpoint::Weights& weights, const std::string& skip, const std::string& subject)
-      : weights_(weights), skip_(expression(skip)), subject_(subject) {}
+  Loading(const checkpoint::Weights& weights, bool goes_on, const std::string& skip,
+          const std::string& subject)
+      : weights_(weights), goes_on_(goes_on), skip_(expression(skip)), subject_(subject) {}
 
   /// Refuses tensors with a row for each word when the words are others. The layer that reads a pair's source
   /// is the first.
@@ -88,9 +89,9 @@ class Loading {
     if (names.empty()) return;
     throw checkpoint_error(
         "was trained with another vocabulary than that of the dataset " + destination.dataset, subject_,
-        fmt::format(
-            "name the dataset it was trained on with --dataset, or train from it with --init-skip '{}'",
-            fmt::join(names, "|")));
+        fmt::format("name the dataset it was trained on with --dataset, or {} --init-skip '{}'",
+                    goes_on_ ? "start from its weights with --init-from and" : "train from it with",
+                    fmt::join(names, "|")));
   }
 
   /// A value without memory belongs to another rank: its entry is checked all the same.
@@ -112,8 +113,9 @@ class Loading {
       throw checkpoint_error(fmt::format("tensor {} has shape [{}], the model's [{}]", name,
                                          fmt::join(entry->shape, ", "), fmt::join(whole, ", ")),
                              subject_,
-                             "take weights of this model and dataset (its classes, vocabulary and "
-                             "--model-option values), or leave the tensor with --init-skip");
+                             goes_on_ ? kOtherModel
+                                      : "take weights of this model and dataset (its classes, vocabulary and "
+                                        "--model-option values), or leave the tensor with --init-skip");
     }
     if (value.is_meta()) return;
     const auto stored = at::empty(value.sizes(), at::TensorOptions().dtype(dtype_of(entry->dtype, subject_)));
@@ -130,7 +132,7 @@ class Loading {
     if (!missing_.empty()) {
       throw checkpoint_error(
           fmt::format("lacks {} of the model's tensors: {}", missing_.size(), some_of(missing_)), subject_,
-          "take weights of this model, or leave those tensors with --init-skip");
+          goes_on_ ? kOtherModel : "take weights of this model, or leave those tensors with --init-skip");
     }
     Unmatched unmatched{.of_model = std::move(skipped_), .of_file = {}};
     for (const auto& entry : weights_.entries()) {
@@ -142,7 +144,12 @@ class Loading {
  private:
   bool skips(const std::string& name) const { return skip_ && std::regex_search(name, *skip_); }
 
+  static constexpr const char* kOtherModel =
+      "a run that goes on keeps its model: give the model, the dataset and the --model-option values that it "
+      "was trained with, or start from its weights with --init-from, and leave tensors with --init-skip";
+
   const checkpoint::Weights& weights_;
+  bool goes_on_;
   const std::optional<std::regex> skip_;
   const std::string& subject_;
   std::set<std::string> used_;
@@ -266,7 +273,7 @@ Unmatched load_weights(const checkpoint::Weights& weights, const Destination& de
                        const std::string& skip, const std::string& subject) {
   const at::NoGradGuard no_grad;
   auto& model = destination.model;
-  Loading loading(weights, skip, subject);
+  Loading loading(weights, destination.goes_on, skip, subject);
   loading.compare_vocabularies(destination);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     if (destination.open) destination.open(layer);

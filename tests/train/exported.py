@@ -163,6 +163,12 @@ def goes_on(binary, folder):
     shutil.copy(folder / "evaluated.pt2", folder / "other/images.pt2")
     refused(binary, 1, 4, ["another program", "--init-from"], "--model", "other/images.pt2", "--dataset", "pictures", "--name", "cut",
             *COMMON, *options, "--resume", "auto", cwd=folder)
+    # Of other shapes: the run keeps its model, and no tensor may be left out.
+    module = make_programs.Images()
+    module.depthwise = torch.nn.Conv2d(8, 8, 5, padding=2, groups=8)
+    make_programs.write(folder / "other", "images", module, (torch.randn(4, 3, 8, 8),))
+    refused(binary, 1, 4, ["depthwise.weight", "[8, 1, 3, 3]", "[8, 1, 5, 5]", "keeps its model", "--init-from"], "--model", "other/images.pt2",
+            "--dataset", "pictures", "--name", "cut", *COMMON, *options, "--resume", "auto", cwd=folder)
 
 
 def evaluates_and_exports(binary, folder):

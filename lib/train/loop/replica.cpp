@@ -220,6 +220,7 @@ void Replica::load_weights(const std::filesystem::path& folder, h5::Library& lib
                       {.model = *workload_.model,
                        .dataset = config_.data.dataset,
                        .vocabulary = workload_.vocabulary,
+                       .goes_on = true,
                        .open = [this](std::size_t layer) { strategy_->open_weights(layer); },
                        .close = [this](std::size_t layer) { strategy_->close_weights(layer); }},
                       "", folder.string());

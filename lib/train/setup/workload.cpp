@@ -366,7 +366,10 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   if (!config.dry_run && !config.model.init_from.empty()) {
     const auto weights =
         checkpoint::open_weights(config.model.init_from, library, check_weights(config.model, place.world));
-    const state::Destination here{.model = *model, .dataset = config.data.dataset, .vocabulary = vocabulary};
+    const state::Destination here{.model = *model,
+                                  .dataset = config.data.dataset,
+                                  .vocabulary = vocabulary,
+                                  .goes_on = config.model.init_is_checked};
     remark = state::load_weights(*weights, here, config.model.init_skip, config.model.init_from).text();
   }
   const bool scored = facts.classes > 0 && model->goal() == models::Goal::target;
