@@ -13,7 +13,7 @@ namespace dtrain::models {
 namespace {
 
 /// Null: no bias.
-struct Parameters {
+struct WeightAndBias {
   Parameter* weight;
   Parameter* bias;
 };
@@ -22,7 +22,7 @@ class LargeLinear : public torch::autograd::Function<LargeLinear> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                            const Parameters& parameters) {
+                            const WeightAndBias& parameters) {
     context->save_for_backward({weight.requires_grad() ? input : at::Tensor(), weight});
     context->saved_data["weight"] = reinterpret_cast<std::int64_t>(parameters.weight);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameters.bias);
@@ -77,7 +77,7 @@ bool fits_large_linear(const at::Tensor& input, const Parameter& weight, StepMem
 
 at::Tensor large_linear(const at::Tensor& input, Parameter& weight, Parameter* bias) {
   const auto biases = bias != nullptr ? std::optional(bias->value) : std::nullopt;
-  return LargeLinear::apply(input, weight.value, biases, Parameters{&weight, bias});
+  return LargeLinear::apply(input, weight.value, biases, WeightAndBias{&weight, bias});
 }
 
 }  // namespace dtrain::models
