@@ -101,6 +101,7 @@ ATTENTIONS = {
     "norm_of_all": Attention(lambda m, q, k, v: (m.norm(q.transpose(1, 2)).transpose(1, 2), k, v)),
     "number_of_each": Attention(lambda m, q, k, v: (q * m.of_each, k, v)),
     "weights_of_each": Attention(weigh=lambda m, scores: (scores * m.of_each).softmax(-1)),
+    "seen_by_each": Attention(weigh=lambda m, scores: scores.masked_fill(m.of_each > 0.5 * torch.ones(LENGTH, LENGTH), -9.0).softmax(-1)),
     "some_heads": Attention(lambda m, q, k, v: (torch.cat((q[:, :2], q[:, 2:] * 2), 1), k, v)),
     "sized": Attention(lambda m, q, k, v: (q, *(part.repeat_interleave(2, 1, output_size=HEADS) for part in (k, v))), parts=2),
     "beside": Beside(),

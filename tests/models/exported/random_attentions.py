@@ -32,9 +32,10 @@ class RandomAttention(nn.Module):
         self.core = chance.choice(("operator", "written"))
         repeats = ("expand", "repeat_interleave", *(("grouped",) if self.core == "operator" else ()))
         self.repeat = chance.choice(repeats) if self.queries > 1 else "none"
-        self.mask = chance.choice(("none", "causal", "seen", "trained"))
-        if self.mask == "trained":
-            self.bias = nn.Parameter(torch.randn(*chance.choice(((), (1, 1))), length, length) / 2)
+        self.mask = chance.choice(("none", "causal", "seen", "trained", "by head", "padding"))
+        if self.mask in ("trained", "by head"):
+            shapes = ((), (1, 1)) if self.mask == "trained" else ((self.heads,), (1, self.heads))
+            self.bias = nn.Parameter(torch.randn(*chance.choice(shapes), length, length) / 2, requires_grad=chance.random() < 0.7)
         self.p, self.drop = chance.choice((0.0, 0.3)), nn.Dropout(0.3)
         self.cap = self.core == "written" and chance.random() < 0.3
 
@@ -80,6 +81,12 @@ class RandomAttention(nn.Module):
             turned = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
         return x * cos + turned * sin
 
+    def padding(self, x):
+        """[n, heads, 1, T], as nn.MultiheadAttention makes it of a key_padding_mask; the first word is always there."""
+        n, t, _ = x.shape
+        ends = torch.cat((torch.zeros(n, 1), x[:, 1:, 0].detach().gt(1) * -9.0), 1)
+        return ends.view(n, 1, 1, t).expand(-1, self.heads, -1, -1).reshape(n * self.heads, 1, t).view(n, self.heads, -1, t)
+
     def repeated(self, x):
         n, groups, t, size = x.shape
         if self.repeat == "expand":
@@ -98,15 +105,18 @@ class RandomAttention(nn.Module):
         k, v = self.repeated(k), self.repeated(v)
         if self.core == "operator":
             p = self.p if self.training else 0.0
-            mask = {"seen": seen, "trained": getattr(self, "bias", None)}.get(self.mask)
+            mask = {"seen": seen, "trained": getattr(self, "bias", None), "by head": getattr(self, "bias", None),
+                    "padding": self.padding(x)}.get(self.mask)
             more = {"enable_gqa": True} if self.repeat == "grouped" else {}
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=self.mask == "causal", **more)
         else:
             scores = q @ k.transpose(-2, -1) * self.size**-0.5
             if self.cap:
                 scores = 2 * torch.tanh(scores / 2)
-            if self.mask == "trained":
+            if self.mask in ("trained", "by head"):
                 scores = scores + self.bias
+            elif self.mask == "padding":
+                scores = scores + self.padding(x)
             elif self.mask != "none":
                 keep = seen if self.mask == "seen" else torch.ones(t, t, dtype=torch.bool).tril()
                 scores = scores.masked_fill(~keep, -1e9)

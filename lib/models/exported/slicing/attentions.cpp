@@ -31,10 +31,15 @@ class Tracing {
 
  private:
   void cut(ValueId value, std::size_t dim) { made_.between.push_back({value, dim}); }
-  /// Whether what all ranks have whole is the same for each head of what a node makes.
+  /// Whether what all ranks have whole is the same for each head of what a node makes, or is given by head.
   bool takes_beside(const Place& place, ValueId value) {
     constexpr std::size_t kDims = 4;
-    if (search_.dims(value) > kDims || !search_.is_alike_along(value, kHeads, kDims)) return false;
+    if (search_.dims(value) > kDims) return false;
+    if (!search_.is_alike_along(value, kHeads, kDims)) {
+      if (search_.size(value, static_cast<int>(kHeads) - static_cast<int>(kDims)) != made_.heads)
+        return false;
+      made_.by_head.push_back({place, value});
+    }
     if (search_.may_be_trained(value)) made_.beside.push_back({place, value});
     return true;
   }

@@ -35,13 +35,14 @@ struct CutAttention {
   std::vector<Place>
       dropouts;  ///< Of [n, heads, ...], alone or inside attention: their masks are the whole's.
   std::vector<Beside> beside;
+  std::vector<Beside> by_head;  ///< A value for each head in the third dim from the last: masks, positions.
   std::string name;
 };
 
 /// Those of a program that are written as: linear layers to queries, keys and values, as projections.hpp has
-/// them; scaled_dot_product_attention, or matmul, sums and products with what all heads have alike, softmax,
-/// dropout and matmul; the way back, and a linear layer. A weight that others use too, or a value between
-/// that others use, makes none.
+/// them; scaled_dot_product_attention, or matmul, sums and products with what all heads have alike or each
+/// one has for itself, softmax, dropout and matmul; the way back, and a linear layer. A weight that others
+/// use too, or a value between that others use, makes none.
 std::vector<CutAttention> find_attentions(const NodeSearch& search);
 
 }  // namespace dtrain::models::exported

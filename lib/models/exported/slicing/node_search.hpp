@@ -24,8 +24,8 @@ struct Place {
   auto operator<=>(const Place&) const = default;
 };
 
-/// A trained value that each rank has whole, and that a node takes to its part of another: the rank finds a
-/// part of its gradient there.
+/// A value that each rank has whole, and that a node takes to its part of another. If it is trained, the rank
+/// finds a part of its gradient there.
 struct Beside {
   Place place;  ///< Of the node.
   ValueId value = 0;

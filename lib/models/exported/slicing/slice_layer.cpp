@@ -166,6 +166,11 @@ void ProgramLayer::slice_attention(const CutAttention& attention, const Cuts& cu
     if ((calls(node, "dropout") || drops_inside(node)) && drops_here(place))
       done_[place.step].operation = dropout_of_heads(step_at(place), scope(), heads);
   }
+  for (const auto& [place, value] : attention.by_head) {
+    if (place.run != run_) continue;
+    auto& operation = done_[place.step].operation;
+    operation = with_heads(std::move(operation), place_of(value), heads.part);
+  }
   enter_beside(attention.beside, group);
 }
 

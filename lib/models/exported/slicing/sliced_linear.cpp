@@ -173,6 +173,27 @@ class WithEntered final : public Operation {
   TensorGroup& group_;
 };
 
+class WithHeads final : public Operation {
+ public:
+  WithHeads(std::unique_ptr<Operation> operation, std::size_t place, const Range& heads)
+      : operation_(std::move(operation)), place_(place), heads_(heads) {}
+  void run(Workspace& work) override {
+    constexpr std::int64_t kFromLast = -3;
+    const at::Tensor whole = work.tensors[place_];
+    work.tensors[place_] = whole.narrow(kFromLast, heads_.begin, heads_.size());
+    operation_->run(work);
+    work.tensors[place_] = whole;
+  }
+  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
+    return operation_->step_bytes(shape_of);
+  }
+
+ private:
+  std::unique_ptr<Operation> operation_;
+  std::size_t place_;
+  Range heads_;
+};
+
 class SplitOfPart final : public Operation {
  public:
   SplitOfPart(const Given& given, const Scope& scope) : from_(given.needed_place("self")) {
@@ -221,6 +242,11 @@ std::unique_ptr<Operation> expansion_of_part(const Step& step, const Scope& scop
 
 std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope) {
   return std::make_unique<SplitOfPart>(Given(step, scope), scope);
+}
+
+std::unique_ptr<Operation> with_heads(std::unique_ptr<Operation> operation, std::size_t place,
+                                      const Range& heads) {
+  return std::make_unique<WithHeads>(std::move(operation), place, heads);
 }
 
 std::unique_ptr<Operation> with_entered(std::unique_ptr<Operation> operation, std::size_t place,

@@ -41,6 +41,9 @@ std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope,
 std::unique_ptr<Operation> expansion_of_part(const Step& step, const Scope& scope, const PartOfDim& cut);
 /// The parts of a joint projection, each as wide.
 std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope);
+/// `operation` with a part of the third dim from the last, the heads, of a tensor at `place` that is whole.
+std::unique_ptr<Operation> with_heads(std::unique_ptr<Operation> operation, std::size_t place,
+                                      const Range& heads);
 /// `operation` on a rank of `group`, borrowed, with a tensor at `place` that all ranks have whole, and of
 /// whose gradient each finds a part in it: they add these up.
 std::unique_ptr<Operation> with_entered(std::unique_ptr<Operation> operation, std::size_t place,

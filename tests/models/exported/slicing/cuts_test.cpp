@@ -29,10 +29,21 @@ std::vector<std::string> names_of(const std::vector<Cut>& cuts) {
 
 TEST(CutsTest, AnAttentionIsCutWhereItComputesWithEachHeadAlone) {
   const auto cuts = cuts_of("mixed_heads");
-  EXPECT_THAT(names_of(cuts.attentions), ElementsAre("parts.plain_", "parts.grouped_", "parts.chained_.one"));
+  EXPECT_THAT(names_of(cuts.attentions),
+              ElementsAre("parts.plain_", "parts.grouped_", "parts.weights_of_each_", "parts.seen_by_each_",
+                          "parts.chained_.one"));
   EXPECT_EQ(cuts.attentions.at(0).groups, 4);
   EXPECT_EQ(cuts.attentions.at(1).groups, 2);
   EXPECT_EQ(cuts.attentions.at(1).heads, 4);
+}
+
+TEST(CutsTest, WhatIsGivenByHeadIsTakenByHead) {
+  const auto cuts = cuts_of("mixed_heads");
+  EXPECT_TRUE(cuts.attentions.at(0).by_head.empty());
+  for (const std::size_t i : {2, 3}) {
+    ASSERT_EQ(cuts.attentions.at(i).by_head.size(), 1U) << cuts.attentions.at(i).name;
+    EXPECT_EQ(cuts.attentions.at(i).beside.size(), i == 2 ? 1U : 0U) << "a mask has no gradient";
+  }
 }
 
 TEST(CutsTest, APairIsCutWhereItComputesWithEachFeatureAlone) {
@@ -49,7 +60,7 @@ TEST(CutsTest, WhatSeveralLayersAreGivenEntersOnceWhereNothingElseUsesIt) {
     const auto first = attention.projections.front().place;
     for (const auto& projection : attention.projections) EXPECT_EQ(std::min(first, projection.place), first);
   }
-  EXPECT_EQ(cuts.shared_inputs.size(), 2U) << "the third one's has other users";
+  EXPECT_EQ(cuts.shared_inputs.size(), 4U) << "the last one's has other users";
 }
 
 }  // namespace
