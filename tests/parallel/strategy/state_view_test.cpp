@@ -33,8 +33,10 @@ struct Trained {
 };
 
 std::unique_ptr<models::Model> mlp() {
-  return models::find_model("mlp").make({.task = "table_classification", .sample_shape = {12}, .classes = 3},
-                                        {{"hidden", "16,8"}});
+  auto model = models::find_model("mlp").make(
+      {.task = "table_classification", .sample_shape = {12}, .classes = 3}, {{"hidden", "16,8"}});
+  model->initialise(1);
+  return model;
 }
 
 TEST(StateViewTest, HasEachParameterAndItsOptimizerStateByName) {
