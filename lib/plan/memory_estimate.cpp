@@ -70,7 +70,7 @@ class HeldParameters {
         here.all += static_cast<double>(count);
         if (parameter.frozen) continue;
         here.trained += static_cast<double>(count);
-        // By rows it is only where no layer's backward pass is for itself.
+        // A table's gradient comes by rows and is never dense, except in a pipeline.
         if (!parameter.by_rows || cuts.ranks > 1)
           here.largest = std::max(here.largest, static_cast<double>(count));
         sizes_.push_back(count);
@@ -190,14 +190,15 @@ double factor_elements(const Footprint& footprint, const models::Model& model) {
   return static_cast<double>(parallel::ProductSums::factor_elements(products, step)) / footprint.copies;
 }
 
-/// Gradients of parameters that are made beside the place where they are collected, in bytes. The first one
-/// of a step may be written there, and each one where a place is for one micro-batch.
+/// Gradients of parameters that are made beside the place where they are collected, in bytes. A step's first
+/// micro-batch may write there; a later one's gradient is added, and so is made beside. Shards and
+/// reproducible sums collect each micro-batch's in a place of its own.
 class GradientsBeside {
  public:
   GradientsBeside(const Footprint& footprint, const models::Model& model)
       : element_(footprint.element_bytes),
         converts_(footprint.half && footprint.kernels != models::Kernels::fused),
-        own_kernels_(!footprint.half && footprint.kernels != models::Kernels::libtorch),
+        own_kernels_(footprint.computed() == parallel::Computed::by_own_kernels),
         micro_batches_(micro_batches_of_rank(footprint)),
         adds_up_(micro_batches_ > 1 && footprint.gradient_shards == 1 && !footprint.reproducible),
         none_(factor_elements(footprint, model) > 0) {}
@@ -308,8 +309,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   Flowing flowing(footprint.half);
   const models::KernelScope kernels(footprint.kernels);
   const models::LossScope loss(footprint.loss_takes_factors);
-  const bool of_own_kernels = !footprint.half && footprint.kernels != models::Kernels::libtorch;
-  const bool several = footprint.micro_batches > footprint.copies;  // in a step of a rank
+  const bool of_own_kernels = footprint.computed() == parallel::Computed::by_own_kernels;
+  const bool several = micro_batches_of_rank(footprint) > 1;
   const auto first = first_trained(model);
   auto shapes = model.input_shapes(footprint.largest_piece, sample_shape);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {

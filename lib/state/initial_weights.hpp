@@ -25,7 +25,7 @@ struct Destination {
   models::Model& model;
   const std::string& dataset;                      ///< As the user named it.
   const checkpoint::VocabularyHashes& vocabulary;  ///< Of the dataset.
-  bool goes_on = false;  ///< The run that they are of, which nothing may be left of.
+  bool goes_on = false;                            ///< The weights are this run's own: it takes all of them.
   /// Called before and after the parameters of each layer (index in the model) are written. Empty: they have
   /// memory anyway.
   std::function<void(std::size_t layer)> open = {};

@@ -230,6 +230,8 @@ class UsageTest(ProgramTest):
         self.assertEqual(list(meshes), ["data=1,pipe=1,tensor=2"], text)
         smallest = re.search(r"no pipeline fits here: the smallest, data=1,pipe=2,tensor=1, takes ([\d.]+) MiB", text)
         self.assertGreater(float(smallest[1]), 93.8, text)
+        _, meshes = self.meshes_of(*batch, "--memory", f"{float(smallest[1]) + 0.1:.1f}MiB")
+        self.assertEqual(meshes["data=1,pipe=2,tensor=1"][0], f"{smallest[1]} MiB")
         self.assertNotIn("too few", text)
 
     def test_option_like_no_other(self):

@@ -10,7 +10,7 @@ namespace dtrain::models {
 /// Whether small_linear is the faster way: one thread, a dense float or double matrix in the CPU's memory,
 /// small enough to stay in its caches, and a processor with FMA.
 bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight);
-/// The same from sizes, where all else is so: one thread or several, and the processor, are looked at.
+/// Whether it will be so for so many dense rows, which need not be there yet.
 bool has_small_linear_size(std::int64_t rows, const at::Tensor& weight);
 
 /// Whether backward is to leave factors in place of gradients (ProductFactors), which small_linear does.

@@ -4,6 +4,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -153,13 +154,15 @@ class ReshapeOfPart final : public Operation {
   bool expands_;
 };
 
-class WithEntered final : public Operation {
+/// An operation that takes the tensor at a place in another form.
+class WithChanged final : public Operation {
  public:
-  WithEntered(std::unique_ptr<Operation> operation, std::size_t place, TensorGroup& group)
-      : operation_(std::move(operation)), place_(place), group_(group) {}
+  using Change = std::function<at::Tensor(const at::Tensor&)>;
+  WithChanged(std::unique_ptr<Operation> operation, std::size_t place, Change change)
+      : operation_(std::move(operation)), place_(place), change_(std::move(change)) {}
   void run(Workspace& work) override {
     const at::Tensor whole = work.tensors[place_];
-    work.tensors[place_] = group_.enter(whole);
+    work.tensors[place_] = change_(whole);
     operation_->run(work);
     work.tensors[place_] = whole;
   }
@@ -170,28 +173,7 @@ class WithEntered final : public Operation {
  private:
   std::unique_ptr<Operation> operation_;
   std::size_t place_;
-  TensorGroup& group_;
-};
-
-class WithHeads final : public Operation {
- public:
-  WithHeads(std::unique_ptr<Operation> operation, std::size_t place, const Range& heads)
-      : operation_(std::move(operation)), place_(place), heads_(heads) {}
-  void run(Workspace& work) override {
-    constexpr std::int64_t kFromLast = -3;
-    const at::Tensor whole = work.tensors[place_];
-    work.tensors[place_] = whole.narrow(kFromLast, heads_.begin, heads_.size());
-    operation_->run(work);
-    work.tensors[place_] = whole;
-  }
-  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
-    return operation_->step_bytes(shape_of);
-  }
-
- private:
-  std::unique_ptr<Operation> operation_;
-  std::size_t place_;
-  Range heads_;
+  Change change_;
 };
 
 class SplitOfPart final : public Operation {
@@ -246,12 +228,16 @@ std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope) {
 
 std::unique_ptr<Operation> with_heads(std::unique_ptr<Operation> operation, std::size_t place,
                                       const Range& heads) {
-  return std::make_unique<WithHeads>(std::move(operation), place, heads);
+  constexpr std::int64_t kFromLast = -3;
+  return std::make_unique<WithChanged>(std::move(operation), place, [heads](const at::Tensor& whole) {
+    return whole.narrow(kFromLast, heads.begin, heads.size());
+  });
 }
 
 std::unique_ptr<Operation> with_entered(std::unique_ptr<Operation> operation, std::size_t place,
                                         TensorGroup& group) {
-  return std::make_unique<WithEntered>(std::move(operation), place, group);
+  return std::make_unique<WithChanged>(std::move(operation), place,
+                                       [&group](const at::Tensor& whole) { return group.enter(whole); });
 }
 
 }  // namespace dtrain::models::exported
