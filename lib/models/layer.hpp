@@ -167,10 +167,11 @@ struct Cost {
   double step_bytes = 0.0;         ///< Kept once for all micro-batches of a step.
   double gradient_bytes = 0.0;   ///< Made at once beside those of inputs and outputs, and not in their place.
   double workspace_bytes = 0.0;  ///< Beside all these while own kernels make gradients.
-  double held_back = 0.0;      ///< Elements kept in the place of a weight's gradient, where StepMemory does.
-  double passed_on = 0.0;      ///< Elements of its outputs that are inputs, or views of them.
-  double entered_bytes = 0.0;  ///< Of sliced layers: gradients that are summed over the tensor group,
-  double left_bytes = 0.0;     ///< and outputs that are.
+  double columns_bytes = 0.0;    ///< The same that LibTorch lays out for convolutions in double.
+  double inner_bytes = 0.0;      ///< Gradients of what lies inside, at once, while it runs again in backward.
+  double passed_on = 0.0;        ///< Elements of its outputs that are inputs, or views of them.
+  double entered_bytes = 0.0;    ///< Of sliced layers: gradients that are summed over the tensor group,
+  double left_bytes = 0.0;       ///< and outputs that are.
 
   /// In mixed precision: products of what comes in, or of what the layer makes of it, take and give 16 bits;
   /// none: everything is in the type that comes in.
@@ -179,6 +180,13 @@ struct Cost {
   double inside_bytes = 0.0;  ///< Of activation_bytes, what stays as it is then and does not go out,
   double inside_parameter_bytes = 0.0;  ///< and of parameter_bytes, what it is computed with.
   double layout_bytes = 0.0;  ///< Of activation_bytes, inputs in another layout: then there are none.
+
+  /// What a weight's gradient is made from, in elements, and the weight's: StepMemory may keep the former.
+  struct Factors {
+    double elements = 0.0;
+    double weight = 0.0;
+  };
+  std::vector<Factors> factors;  ///< Of one micro-batch.
 };
 
 /// What a layer keeps for backward in mixed precision.

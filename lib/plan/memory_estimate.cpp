@@ -6,9 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -16,12 +14,11 @@
 #include "models/borrowed_parameter.hpp"
 #include "models/compute/kernel_scope.hpp"
 #include "models/compute/loss_scope.hpp"
-#include "models/networks/direct_network.hpp"
-#include "parallel/gradients/bucket_cuts.hpp"
 #include "parallel/gradients/per_sample/sample_walk.hpp"
-#include "parallel/gradients/product_sums.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
 #include "parallel/pipeline/simulation.hpp"
+#include "plan/gradient_memory.hpp"
+#include "plan/held_parameters.hpp"
 
 namespace dtrain::plan {
 namespace {
@@ -33,11 +30,6 @@ double elements(const std::vector<models::Shape>& shapes) {
   return sum;
 }
 
-/// Of a rank, in a step.
-int micro_batches_of_rank(const Footprint& footprint) {
-  return std::max(1, (footprint.micro_batches + footprint.copies - 1) / footprint.copies);
-}
-
 /// Micro-batches whose activations one stage of the rank keeps at once.
 double live_micro_batches(const Footprint& footprint, const parallel::StageCuts& cuts, int pipe_index) {
   if (cuts.ranks == 1) return 1;
@@ -47,102 +39,6 @@ double live_micro_batches(const Footprint& footprint, const parallel::StageCuts&
   return static_cast<double>(parallel::simulate(schedule).peak_live[static_cast<std::size_t>(pipe_index)]) /
          stages;
 }
-
-/// What is trained of a layer's parameters, in elements.
-struct Trained {
-  double all = 0;
-  double largest = 0;  // a tensor
-};
-
-/// The parameters of a rank's stages, in elements.
-class HeldParameters {
- public:
-  HeldParameters(const models::Model& model, const parallel::StageCuts& cuts, int pipe_index)
-      : layers_(model.layers().size()) {
-    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-      if (cuts.rank_of(cuts.stage_of(layer)) != pipe_index) continue;
-      Layer& here = layers_[layer];
-      here.stage = cuts.stage_of(layer);
-      here.used.insert(layer);
-      for (const auto& parameter : model.layers()[layer]->parameters()) {
-        owners_[&parameter] = layer;
-        const auto count = parameter.value.numel();
-        here.all += static_cast<double>(count);
-        if (parameter.frozen) continue;
-        here.trained += static_cast<double>(count);
-        // A table's gradient comes by rows and is never dense, except in a pipeline.
-        if (!parameter.by_rows || cuts.ranks > 1)
-          here.largest = std::max(here.largest, static_cast<double>(count));
-        sizes_.push_back(count);
-      }
-      for (const auto* borrowed : model.layers()[layer]->borrowed()) {
-        const auto owner = owners_.find(&borrowed->parameter());
-        if (owner != owners_.end()) here.used.insert(owner->second);
-      }
-    }
-  }
-
-  double all() const { return sum_of(&Layer::all); }
-  double trained() const { return sum_of(&Layer::trained); }
-  /// Of a layer's parameters.
-  double frozen_share(std::size_t layer) const {
-    const auto& of = layers_[layer];
-    return of.all > 0 ? 1 - of.trained / of.all : 0;
-  }
-  Trained trained(std::size_t layer) const { return {layers_[layer].trained, layers_[layer].largest}; }
-  /// Of the trained ones, those in parameters of `least` or more.
-  double in_large_ones(std::int64_t least) const {
-    double sum = 0;
-    for (const auto size : sizes_) sum += size >= least ? static_cast<double>(size) : 0.0;
-    return sum;
-  }
-  double of_largest_tensor() const {
-    return sizes_.empty() ? 0 : static_cast<double>(std::ranges::max(sizes_));
-  }
-  double of_largest_layer() const { return std::ranges::max(layers_, {}, &Layer::trained).trained; }
-
-  /// What a layer uses and the next one, where that is most.
-  double of_two_layers() const {
-    double most = 0;
-    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-      auto used = layers_[layer].used;
-      if (layer + 1 < layers_.size() && layers_[layer + 1].stage == layers_[layer].stage)
-        used.insert(layers_[layer + 1].used.begin(), layers_[layer + 1].used.end());
-      double sum = 0;
-      for (const auto one : used) sum += layers_[one].trained;
-      most = std::max(most, sum);
-    }
-    return most;
-  }
-
-  double of_largest_bucket(std::int64_t bucket_bytes, double element) const {
-    std::vector<parallel::FlatParameters::Entry> entries;
-    std::int64_t offset = 0;
-    for (auto size = sizes_.rbegin(); size != sizes_.rend(); ++size) {
-      entries.push_back({nullptr, offset, *size});
-      offset = parallel::FlatParameters::end_of(entries.back());
-    }
-    const auto buckets = parallel::cut_buckets(entries, bucket_bytes, static_cast<std::int64_t>(element));
-    return buckets.empty() ? 0 : static_cast<double>(std::ranges::max(buckets, {}, &Range::size).size());
-  }
-
- private:
-  struct Layer {
-    double all = 0;
-    double trained = 0;
-    double largest = 0;          // of a trained one
-    int stage = -1;              // of this rank
-    std::set<std::size_t> used;  // layers whose parameters it computes with
-  };
-  double sum_of(double Layer::*count) const {
-    return std::accumulate(layers_.begin(), layers_.end(), 0.0,
-                           [count](double sum, const Layer& layer) { return sum + layer.*count; });
-  }
-
-  std::vector<Layer> layers_;
-  std::vector<std::int64_t> sizes_;  // of the trained ones
-  std::map<const models::Parameter*, std::size_t> owners_;
-};
 
 /// The type of what flows from layer to layer.
 class Flowing {
@@ -177,57 +73,13 @@ double exchanged_elements(const Footprint& footprint, const HeldParameters& held
     elements += 2 * bucket * (1 + 1.0 / footprint.gradient_shards);  // one leaves, one is filled
   }
   if (footprint.gathers_layers) elements += held.of_two_layers();
+  if (footprint.reproducible) {
+    elements += static_cast<double>(parallel::ReproducibleSums::exchanged_elements(
+        footprint.micro_batches, footprint.copies, static_cast<std::int64_t>(held.trained())));
+  }
   return elements + footprint.offloaded_states *
                         std::min(static_cast<double>(footprint.offloaded_chunk), held.trained());
 }
-
-/// What ranks that make gradients together read of each other, of which each is charged its share.
-double factor_elements(const Footprint& footprint, const models::Model& model) {
-  if (!footprint.makes_products) return 0;
-  const parallel::LargestStep step{std::int64_t{footprint.micro_batches} * footprint.largest_piece,
-                                   footprint.micro_batches};
-  const auto products = parallel::trained_products(model);
-  return static_cast<double>(parallel::ProductSums::factor_elements(products, step)) / footprint.copies;
-}
-
-/// Gradients of parameters that are made beside the place where they are collected, in bytes. A step's first
-/// micro-batch may write there; a later one's gradient is added, and so is made beside. Shards and
-/// reproducible sums collect each micro-batch's in a place of its own.
-class GradientsBeside {
- public:
-  GradientsBeside(const Footprint& footprint, const models::Model& model)
-      : element_(footprint.element_bytes),
-        converts_(footprint.half && footprint.kernels != models::Kernels::fused),
-        own_kernels_(footprint.computed() == parallel::Computed::by_own_kernels),
-        micro_batches_(micro_batches_of_rank(footprint)),
-        adds_up_(micro_batches_ > 1 && footprint.gradient_shards == 1 && !footprint.reproducible),
-        none_(factor_elements(footprint, model) > 0) {}
-
-  double at_once(const models::Cost& cost, const Trained& layer) const {
-    constexpr double kHalf = 2;
-    const double workspace = own_kernels_ ? in_bytes(cost.workspace_bytes) : 0;
-    if (none_ || held_back(cost, layer) > 0) return workspace;
-    const double least = in_bytes(cost.gradient_bytes);
-    if (adds_up_) return workspace + std::max(least, layer.largest * element_);
-    const bool converts = converts_ && cost.products != models::Cost::Products::none;
-    return workspace + std::max(least, converts ? layer.largest * kHalf : 0);
-  }
-  /// Kept until the step's end instead: what they are made from.
-  double held_back(const models::Cost& cost, const Trained& layer) const {
-    const double kept = cost.held_back * micro_batches_;
-    return adds_up_ && own_kernels_ && kept <= layer.all ? kept * element_ : 0;
-  }
-
- private:
-  double in_bytes(double of_floats) const { return of_floats / sizeof(float) * element_; }
-
-  double element_;
-  bool converts_;  // gradients in half precision to those in full
-  bool own_kernels_;
-  int micro_batches_;
-  bool adds_up_;
-  bool none_;
-};
 
 /// What codes and scales take less than full numbers, of all copies' optimizer state.
 double saved_by_codes(const Footprint& footprint, const HeldParameters& held) {
@@ -280,16 +132,6 @@ double bytes_at_the_start(const Footprint& footprint, const HeldParameters& held
   return all + trained * (footprint.optimizer_shards > 1 ? 1.0 : states) + halves;
 }
 
-/// Whether a network of one stage keeps the memory of all layers' gradients.
-bool computes_directly(const Footprint& footprint, const models::Model& model) {
-  if (footprint.tensor > 1 || footprint.half || footprint.reproducible ||
-      footprint.kernels != models::Kernels::own)
-    return false;
-  const auto network = models::DirectNetwork::of(model);
-  return network != nullptr &&
-         network->fits(footprint.largest_piece, static_cast<std::size_t>(micro_batches_of_rank(footprint)));
-}
-
 }  // namespace
 
 MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& model,
@@ -297,12 +139,14 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
                                const models::Shape& sample_shape, std::int64_t repeated_layers) {
   const double element = footprint.element_bytes;
   double kept = 0;
+  double largest_in_front = 0;   // of a layer without a backward pass, while it runs
   double largest_repeated = 0;   // what backward needs of a layer while it runs again
   double largest_gradients = 0;  // of a layer's outputs and inputs, and those of parameters made beside
   double once = 0;               // for all micro-batches
   double in_front = 0;           // what goes into the first layer that has a backward pass
   double passed_on = 0;          // of what comes in, what the layer before keeps already
-  const HeldParameters held(model, cuts, pipe_index);
+  const auto table = table_rows(footprint, model, sample_shape);
+  const HeldParameters held(model, cuts, pipe_index, table.table);
   const GradientsBeside beside(footprint, model);
   if (footprint.clips_samples) repeated_layers = 0;  // it runs layers once
   const bool direct = cuts.ranks == 1 && repeated_layers == 0 && computes_directly(footprint, model);
@@ -330,16 +174,19 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       if (place == 0) in_front = 0;         // of another stage
       if (place > 0 && layer == first) kept += in_front;
       if (activations > 0 && !has_backward) in_front = output_bytes;
-      const double gradient_bytes = has_backward ? beside.at_once(cost, held.trained(layer)) : 0;
-      if (has_backward) once += beside.held_back(cost, held.trained(layer));
-      largest_gradients = std::max(largest_gradients, input_bytes + output_bytes + gradient_bytes);
-      const double of_step = of_own_kernels ? cost.step_bytes : 0;
-      if (!has_backward) {
-        // Nothing is kept.
+      const bool comes_dense = has_backward && !(table.table != nullptr && layer == 0);
+      const double gradient_bytes = comes_dense ? beside.at_once(cost, held.trained(layer)) : 0;
+      if (has_backward) once += beside.held_back(cost);
+      if (has_backward)
+        largest_gradients = std::max(largest_gradients, input_bytes + output_bytes + gradient_bytes);
+      const double of_step = of_own_kernels ? cost.step_bytes * element / 4 : 0;
+      if (!has_backward) {  // nothing is kept
+        largest_in_front = std::max(largest_in_front, input_bytes + activations + of_step);
       } else if (place < repeated_layers) {
         if (!begins) kept += input_bytes - passed_on;
         if (several) once += of_step;
-        largest_repeated = std::max(largest_repeated, activations + (several ? 0 : of_step));
+        largest_repeated = std::max(largest_repeated,
+                                    activations + (cost.inner_bytes * element / 4) + (several ? 0 : of_step));
       } else {
         kept += activations;
         if (direct && layer > first && activations > 0) kept += input_bytes;  // their gradients' memory
@@ -351,6 +198,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
     shapes = model.layers()[layer]->output_shapes(shapes);
     passed_on = flowing.bytes(cost.passed_on, element);
   }
+  once += table.elements * element;
   if (footprint.clips_samples) {
     kept *= 2;  // with the gradients of all that is kept
     once += parallel::SampleWalk::most_elements(model, footprint.largest_piece) * element;
@@ -381,8 +229,9 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       .optimizer = (trained * element * (footprint.optimizer_states - footprint.offloaded_states) -
                     saved_by_codes(footprint, held)) /
                    footprint.optimizer_shards,
-      .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
-                     largest_gradients + once,
+      .activations =
+          once + std::max(largest_in_front, kept * live_micro_batches(footprint, cuts, pipe_index) +
+                                                largest_repeated + largest_gradients),
       .exchange = (exchanged_elements(footprint, held) + factor_elements(footprint, model)) * element,
       .copies = (undone + (footprint.saves ? saved : 0)) * element};
   // What is saved of state in 8 bits is decoded, one tensor after the other.
@@ -396,16 +245,30 @@ std::int64_t longest_stage(const parallel::StageCuts& cuts) {
   return std::ranges::max(cuts.layers, {}, &Range::size).size();
 }
 
-double evaluation_bytes(double element, const models::Model& model, const models::Shape& sample_shape) {
+double evaluation_bytes(const Footprint& footprint, const models::Model& model,
+                        const models::Shape& sample_shape) {
+  constexpr double kHalf = 2;
+  const double element = footprint.element_bytes;
   auto shapes = model.input_shapes(1, sample_shape);
   double largest = 0;
   for (const auto& layer : model.layers()) {
-    const double made = layer->cost(shapes).activation_bytes * element / 4;
+    const auto cost = layer->cost(shapes);
     auto next = layer->output_shapes(shapes);
-    largest = std::max(largest, (elements(shapes) * element) + std::max(made, elements(next) * element));
+    const bool converts = footprint.half && cost.products != models::Cost::Products::none;
+    const double converted = converts ? kHalf * (elements(shapes) + elements(next)) : 0;
+    const double made = std::max(cost.activation_bytes * element / 4, elements(next) * element);
+    largest = std::max(largest, (elements(shapes) * element) + made + converted);
     shapes = std::move(next);
   }
   return std::max(largest, 2 * elements(shapes) * element);  // the loss makes as much of the last outputs
+}
+
+double evaluation_beside(const Footprint& footprint, const models::Model& model) {
+  constexpr double kHalf = 2;
+  std::int64_t largest = 0;
+  for (const auto& layer : model.layers())
+    for (const auto& parameter : layer->parameters()) largest = std::max(largest, parameter.value.numel());
+  return footprint.half ? kHalf * static_cast<double>(largest) : 0;
 }
 
 std::int64_t layers_to_repeat(double limit_bytes, const Footprint& footprint, const models::Model& model,

@@ -38,6 +38,7 @@ struct Footprint {
   int block_ranks = 1;               ///< Ranks of a node that has parameters and states once, in one block.
   std::int64_t bucket_bytes = 0;     ///< Of gradients that travel together: parallel::cut_buckets().
   bool makes_products = false;       ///< parallel::ProductSums, where they pay.
+  bool updates_by_rows = false;      ///< parallel::RowUpdates, where there is a table for them.
   bool clips_samples = false;        ///< The gradient of each sample is clipped: parallel::SampleWalk.
   bool reproducible = false;
   bool undoes = false;              ///< What an update changes is kept until the next one.
@@ -73,7 +74,10 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
 
 /// Of one sample in a forward pass without backward: the largest of what goes into a layer and what it makes
 /// of it, in bytes. `model`: before it is cut or sliced.
-double evaluation_bytes(double element_bytes, const models::Model& model, const models::Shape& sample_shape);
+double evaluation_bytes(const Footprint& footprint, const models::Model& model,
+                        const models::Shape& sample_shape);
+/// Beside that, whatever the number of samples: a weight that is converted, in bytes.
+double evaluation_beside(const Footprint& footprint, const models::Model& model);
 
 /// Which layers are to run again in backward, as options say it.
 struct Recompute {

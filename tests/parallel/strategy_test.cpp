@@ -436,15 +436,15 @@ TEST(AbilitiesTest, OnlyATableMuchLargerThanAStepIsUpdatedByRows) {
       {.task = "text_classification", .sample_shape = {20}, .classes = 2, .vocabulary = 4000}, {});
   auto setting = plain();
   setting.sample_extent = 20;
-  EXPECT_FALSE(Synchronous::can(setting).updates_by_rows) << "there is no model";
+  EXPECT_FALSE(table_by_rows(setting)) << "there is no model";
   setting.model = nbow.get();
+  EXPECT_TRUE(table_by_rows(setting));
   EXPECT_TRUE(Synchronous::can(setting).updates_by_rows);
   const auto can = [&](const auto& change) {
     auto changed = setting;
     change(changed);
     return static_cast<bool>(Synchronous::can(changed).updates_by_rows);
   };
-  EXPECT_FALSE(can([](Setting& s) { s.global_batch = 4000; }));
   EXPECT_FALSE(can([](Setting& s) { s.mesh.pipe = 2; }));
   EXPECT_FALSE(can([](Setting& s) { s.reproducible = true; }));
   EXPECT_FALSE(can([](Setting& s) { s.half = at::kHalf; }));
@@ -452,6 +452,11 @@ TEST(AbilitiesTest, OnlyATableMuchLargerThanAStepIsUpdatedByRows) {
   EXPECT_FALSE(can([](Setting& s) { s.on_device = true; }));
   EXPECT_FALSE(can([](Setting& s) { s.own_kernels = false; }));
   EXPECT_FALSE(can([](Setting& s) { s.optimizer.weight_decay = 0.1; }));
+  setting.recovers = true;
+  EXPECT_FALSE(Synchronous::can(setting).rolls_back) << "a step changes rows ahead";
+  setting.global_batch = 4000;
+  EXPECT_FALSE(table_by_rows(setting)) << "a step uses most rows";
+  EXPECT_TRUE(Synchronous::can(setting).rolls_back);
 }
 
 TEST(AbilitiesTest, AnUpdateIsRolledBackWhereTheRunGoesOnAndTheCpuHoldsAll) {

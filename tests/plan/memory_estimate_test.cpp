@@ -46,7 +46,8 @@ TEST(MemoryEstimateTest, ShardsTravelInBucketsAndLayersAreBroughtTogether) {
                           .parameter_shards = 4,
                           .gathers_layers = true});
   EXPECT_EQ(layers.exchange, (208 + 2 * (208 + 208 / 4)) * 4);
-  EXPECT_EQ(of({.copies = 4, .gradient_shards = 1, .reproducible = true}).exchange, 0);
+  EXPECT_EQ(of({.copies = 4, .gradient_shards = 1, .reproducible = true}).exchange, 2 * 4 * 128 * 4)
+      << "a slice of each rank's sums, rounded up, sent and received";
 }
 
 TEST(MemoryEstimateTest, RanksThatMakeGradientsTogetherExchangeFactorsWhereThesePay) {
@@ -137,10 +138,18 @@ TEST(MemoryEstimateTest, InFrontOfTheFirstTrainedLayerNothingIsKept) {
     return estimate_memory({.largest_piece = 10}, *model, one_stage(), 0, {12}, repeated).activations;
   };
   // Of a sample: 12 that come in, 16 that go into the first trained layer, 8 + 3 outputs behind it.
-  EXPECT_EQ(activations("input_fc", 0), 10 * (12 + 16 + 11 + 32) * 4);
-  EXPECT_EQ(activations("input_fc", 6), 10 * (12 + 16 + 8 + 8 + 8 + 32) * 4)
+  EXPECT_EQ(activations("input_fc", 0), 10 * (12 + 16 + 11 + 16 + 8) * 4);
+  EXPECT_EQ(activations("input_fc", 6), 10 * (12 + 16 + 8 + 8 + 8 + 16 + 8) * 4)
       << "and one that runs again has 8";
   EXPECT_EQ(activations("hidden_fc", 0), activations("", 0)) << "a gradient passes through it";
+}
+
+TEST(MemoryEstimateTest, ALayerInFrontOfTheFirstTrainedOneNeedsMemoryWhileItRuns) {
+  auto model = models::find_model("mlp").make(
+      {.task = "table_classification", .sample_shape = {12}, .classes = 3}, {{"hidden", "100,8"}});
+  model->freeze([](const std::string& name) { return !name.starts_with("output_fc"); });
+  const auto estimate = estimate_memory({.largest_piece = 10}, *model, one_stage(), 0, {12}, 0);
+  EXPECT_EQ(estimate.activations, 10 * (12 + 100) * 4) << "more than 12 + 8 + 3 that are kept, and 8 + 3";
 }
 
 TEST(MemoryEstimateTest, ReproducibleSumsHoldGradientsOfSeveralMicroBatches) {
@@ -187,7 +196,9 @@ TEST(MemoryEstimateTest, RepeatedLayersKeepTheirInputsOnly) {
 /// Gives what comes in, and a view of it beside.
 class Passing : public models::Layer {
  public:
-  using Layer::Layer;
+  explicit Passing(const std::string& name) : Layer(name) {
+    parameters_.push_back({.name = name + ".weight", .value = at::ones({1})});
+  }
   models::Tensors forward(const models::Tensors& inputs, const models::Context& /*context*/) override {
     return {inputs[0], inputs[0].detach()};
   }
@@ -268,8 +279,12 @@ TEST(MemoryEstimateTest, APipelineKeepsTheMicroBatchesThatAreUnderWay) {
 }
 
 TEST(MemoryEstimateTest, AnEvaluationHasOneLayersInputsAndOutputs) {
-  EXPECT_EQ(evaluation_bytes(4, *planned_model(), {12}), (16 + 16) * 4) << "an activation's";
-  EXPECT_EQ(evaluation_bytes(8, *planned_model(), {12}), (16 + 16) * 8);
+  EXPECT_EQ(evaluation_bytes({}, *planned_model(), {12}), (16 + 16) * 4) << "an activation's";
+  EXPECT_EQ(evaluation_bytes({.element_bytes = 8}, *planned_model(), {12}), (16 + 16) * 8);
+  EXPECT_EQ(evaluation_bytes({.half = true}, *planned_model(), {12}), (12 + 16) * (4 + 2))
+      << "input_fc, and both converted";
+  EXPECT_EQ(evaluation_beside({}, *planned_model()), 0);
+  EXPECT_EQ(evaluation_beside({.half = true}, *planned_model()), 12 * 16 * 2) << "its weight";
 }
 
 /// A model that has something to save by running layers again, on one rank.

@@ -267,6 +267,16 @@ def refuses(binary, folder):
         cwd=folder)
 
 
+def a_golden_batch_is_not_limited(binary, folder):
+    """A limit is of training. The golden batch, which needs more here, comes before."""
+    facts = json.loads((folder / "data/staged/rows/dataset.json").read_text())
+    features, classes = facts["shape"][0], len(facts["classes"])
+    net = torch.nn.Sequential(torch.nn.Linear(features, 12), torch.nn.ReLU(), torch.nn.Linear(12, classes))
+    rows = 4096
+    make_programs.write(folder, "much_golden", net, (torch.randn(rows, features),), "cross_entropy", torch.arange(rows) % classes)
+    run(binary, 1, "--model", "much_golden.pt2", "--dataset", "rows", "--memory-limit", "600KiB", "--name", "limited", *COMMON, cwd=folder)
+
+
 class RowLoss(torch.nn.Module):
     def __init__(self, features):
         super().__init__()
@@ -339,7 +349,7 @@ def main():
         make_programs.main(folder)
         stage(given.binary, folder)
         make_row_programs(folder)
-        for check in drawn((refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, names_of_any_kind,
+        for check in drawn((refuses, a_golden_batch_is_not_limited, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, names_of_any_kind,
                             goes_on, evaluates_and_exports, words_by_rows_agree)):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "models/exported/operators.hpp"
+#include "models/layers/dropout.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models::exported {
@@ -39,15 +40,21 @@ class Counting {
   }
 
   double elements_kept_inside() const {
-    const auto* dropout = node_.find("dropout_p");
-    const bool drops = dropout != nullptr && !dropout->reals.empty() && dropout->reals[0] != 0;
-    if (!drops || !is_one_of({"scaled_dot_product_attention"})) return 0;
-    return 2 * element_count(shape("query")) / std::max(extent("query", -1), 1.0) * extent("key", -2);
+    const double masks = masks_kept_by_dropout();
+    if (drops_by("p") && is_one_of({"dropout", "dropout_"})) return masks * elements_made();
+    if (!drops_by("dropout_p") || !is_one_of({"scaled_dot_product_attention"})) return 0;
+    const double queries = element_count(shape("query"));
+    return queries + (2 + masks) * queries / std::max(extent("query", -1), 1.0) * extent("key", -2);
   }
 
  private:
   bool is_one_of(std::initializer_list<std::string_view> names) const {
     return std::ranges::any_of(names, [this](std::string_view name) { return calls(node_, name); });
+  }
+
+  bool drops_by(std::string_view argument) const {
+    const auto* probability = node_.find(argument);
+    return probability != nullptr && !probability->reals.empty() && probability->reals[0] != 0;
   }
 
   bool is_view() const {

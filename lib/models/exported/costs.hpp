@@ -12,8 +12,9 @@ namespace dtrain::models::exported {
 /// of a tensor.
 double flops_of(const Node& node, const std::function<Shape(ValueId)>& shape_of);
 
-/// Elements that a node keeps for backward beside its results: attention with dropout has its weights [...,
-/// L, S] before and after that. Without dropout the kernels make them again.
+/// Elements that a node keeps for backward beside its results: attention with dropout has its scaled queries
+/// [..., L, E] and its weights [..., L, S] before and after that; without dropout the kernels make them
+/// again. A dropout has what masks_kept_by_dropout() says.
 double elements_kept_inside(const Node& node, const std::function<Shape(ValueId)>& shape_of);
 
 }  // namespace dtrain::models::exported

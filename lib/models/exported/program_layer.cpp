@@ -56,8 +56,8 @@ class ThenInOrder final : public Operation {
     operation_->run(work);
     work.tensors[place_] = work.tensors[place_].contiguous();
   }
-  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
-    return operation_->step_bytes(shape_of);
+  void add_cost(Cost& cost, const std::function<Shape(ValueId)>& shape_of) const override {
+    operation_->add_cost(cost, shape_of);
   }
 
  private:
@@ -74,8 +74,8 @@ class ThenRelu final : public Operation {
     operation_->run(work);
     at::relu_(work.tensors[place_]);
   }
-  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
-    return operation_->step_bytes(shape_of);
+  void add_cost(Cost& cost, const std::function<Shape(ValueId)>& shape_of) const override {
+    operation_->add_cost(cost, shape_of);
   }
 
  private:

@@ -152,7 +152,7 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
     if (flowing.value && came_in.contains(*flowing.value))
       cost.passed_on += element_count(shape(*flowing.value));
   cost.gradient_bytes += largest_inside(inputs, shape) * float_bytes;
-  for (const Done& done : done_) cost.step_bytes += done.operation->step_bytes(shape);
+  for (const Done& done : done_) done.operation->add_cost(cost, shape);
   for (const ValueId value : entered_) cost.entered_bytes += element_count(shape(value)) * float_bytes;
   for (const ValueId value : left_) cost.left_bytes += element_count(shape(value)) * float_bytes;
   return cost;

@@ -115,8 +115,11 @@ Flow Dropout::slice(TensorGroup& /*group*/, const Flow& flow) {
 
 Cost Dropout::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
-  return {.flops = elements, .activation_bytes = probability_ > 0.0 ? elements * 4.0 : 0.0};
+  const double tensors = probability_ > 0.0 ? 1.0 + masks_kept_by_dropout() : 0.0;
+  return {.flops = elements, .activation_bytes = elements * tensors * 4.0};
 }
+
+double masks_kept_by_dropout() { return own_kernels_are_on() ? 0.0 : 1.0; }
 
 at::Tensor dropout(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow) {
   if (!own_kernels_are_on()) {  // LibTorch has no such mask, but it can multiply by one

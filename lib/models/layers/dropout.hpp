@@ -26,5 +26,7 @@ class Dropout final : public Layer {
 /// backward). `flow`: which part of the logical tensor [n, channels, ...] `input` is; it has that part's
 /// mask.
 at::Tensor dropout(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow = {});
+/// Of the input's size, in the type that computes: 1 where LibTorch multiplies by the mask.
+double masks_kept_by_dropout();
 
 }  // namespace dtrain::models

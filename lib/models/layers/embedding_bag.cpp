@@ -135,7 +135,8 @@ Cost EmbeddingBag::cost(const std::vector<Shape>& inputs) const {
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   return {.flops = tokens * static_cast<double>(columns_),
           .parameter_bytes = static_cast<double>(rows_ * columns_) * bytes,
-          .activation_bytes = static_cast<double>(shape.at(0) * columns_) * bytes};
+          .activation_bytes = static_cast<double>(shape.at(0) * columns_) * bytes,
+          .gradient_bytes = static_cast<double>(rows_ * columns_) * bytes};  // unless it comes by rows
 }
 
 }  // namespace dtrain::models

@@ -66,6 +66,13 @@ at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter&
   return at::linear(input, product_weight(weight.value, weight), bias.value);
 }
 
+std::vector<Cost::Factors> linear_factors(const Shape& input, const at::Tensor& weight, Otherwise of_small) {
+  if (input.size() != 2) return {};
+  if (of_small == Otherwise::faster && has_small_linear_size(input[0], weight)) return {};
+  return {{.elements = static_cast<double>(input[0] * (weight.size(0) + weight.size(1))),
+           .weight = static_cast<double>(weight.numel())}};
+}
+
 Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   if (input.dim() == 0 || input.size(-1) != in_features_) {
@@ -96,16 +103,15 @@ Cost Linear::cost(const std::vector<Shape>& inputs) const {
   const auto out = static_cast<double>(out_features_);
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   const bool by_rows = group_ != nullptr && parameters_[0].slicing == Slicing::row;
-  const bool is_small =
-      !by_rows && has_small_linear_size(static_cast<std::int64_t>(rows), parameters_[0].value);
-  const bool may_hold_back = inputs.at(0).size() == 2 && !is_small;
+  const auto factors =
+      linear_factors(inputs.at(0), parameters_[0].value, by_rows ? Otherwise::nothing : Otherwise::faster);
   return {.flops = rows * (2.0 * in * out + out),
           .parameter_bytes = (in * out + out) * bytes,
           .activation_bytes = rows * out * bytes,
-          .held_back = may_hold_back ? rows * (in + out) : 0.0,
           .entered_bytes = group_ != nullptr && parameters_[1].slice != nullptr ? rows * in * bytes : 0.0,
           .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? rows * out * bytes : 0.0,
-          .products = Cost::Products::of_inputs};
+          .products = Cost::Products::of_inputs,
+          .factors = factors};
 }
 
 }  // namespace dtrain::models

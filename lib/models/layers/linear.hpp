@@ -1,5 +1,6 @@
 #pragma once
 
+#include "models/compute/step_memory.hpp"
 #include "models/layer.hpp"
 
 namespace dtrain::models {
@@ -29,5 +30,8 @@ class Linear final : public Layer {
 /// The operation itself, by the fastest way there is, for layers that multiply inside: x W^T + b. Gradients
 /// may be written into the parameters' gradient slots; both must outlive the graph.
 at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter& bias);
+/// Cost::factors of it for `input` [rows, in]. `of_small`: whether there is a faster way for small weights.
+std::vector<Cost::Factors> linear_factors(const Shape& input, const at::Tensor& weight,
+                                          StepMemory::Otherwise of_small = StepMemory::Otherwise::faster);
 
 }  // namespace dtrain::models

@@ -80,6 +80,7 @@ Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
   Cost total{.flops = elements * (2.0 * kNormOperations + 3.0),  // with two ReLUs and the sum
              .parameter_bytes = 0.0,
              .activation_bytes = elements * 2.0 * bytes,  // what the normalisations give
+             .inner_bytes = elements * 2.0 * bytes,
              .products = Cost::Products::of_inputs};
   const auto add = [&](const Stage& stage, const Shape& input) {
     const Cost one = convolution_cost(stage.geometry, Conv2d::Bias::no, input, parameters_[stage.weight]);
@@ -90,7 +91,8 @@ Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
     total.spared_flops += one.spared_flops;
     total.transformed_bytes += one.transformed_bytes;
     total.step_bytes += one.step_bytes;
-    total.held_back += one.held_back;
+    total.factors.insert(total.factors.end(), one.factors.begin(), one.factors.end());
+    total.columns_bytes = std::max(total.columns_bytes, one.columns_bytes);
     total.workspace_bytes = std::max(total.workspace_bytes, one.workspace_bytes);
     total.entered_bytes += one.entered_bytes;
     total.left_bytes += one.left_bytes;

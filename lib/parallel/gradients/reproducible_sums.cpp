@@ -85,8 +85,20 @@ void ReproducibleSums::own(const Ownership& owned) {
 }
 
 int ReproducibleSums::gradients_held(int micro_batches, int ranks) {
-  const int most = (micro_batches + ranks - 1) / ranks;
-  return std::bit_width(static_cast<unsigned>(most)) + (ranks > 1 ? 1 : 0);
+  std::size_t most = 0;
+  for (const Range& owned : even_ownership(micro_batches, ranks)) {
+    for (auto piece = owned.begin; piece < owned.end; ++piece)  // beside what was there before it
+      most = std::max(most, PieceTree::cover({owned.begin, piece}).size() + 1);
+  }
+  return static_cast<int>(most) + (ranks > 1 ? 1 : 0);
+}
+
+std::int64_t ReproducibleSums::exchanged_elements(int micro_batches, int ranks, std::int64_t size) {
+  if (ranks == 1) return 0;
+  std::size_t most = 0;
+  for (const Range& owned : even_ownership(micro_batches, ranks))
+    most = std::max(most, PieceTree::cover(owned).size());
+  return 2 * ranks * static_cast<std::int64_t>(most) * slice_of({0, std::min(kWindow, size)}, ranks);
 }
 
 void ReproducibleSums::begin_step(int micro_batches) {
@@ -175,7 +187,7 @@ void ReproducibleSums::bring_together() {
   if (!total_.defined()) {
     total_ = at::empty({size_ + ranks * FlatParameters::kAlignment}, parameters_.values().options());
   }
-  const auto exchanged = ranks * most * slice_of({0, std::min(kWindow, size_)});
+  const auto exchanged = ranks * most * slice_of({0, std::min(kWindow, size_)}, ranks);
   if (!sent_.defined() || sent_.numel() < exchanged) {
     sent_ = at::zeros({exchanged}, parameters_.values().options());
     received_ = at::zeros_like(sent_);
@@ -187,14 +199,14 @@ void ReproducibleSums::bring_together() {
 }
 
 /// Elements of a window that one rank adds up.
-std::int64_t ReproducibleSums::slice_of(Range window) const {
-  return rounded_up((window.size() + group_.size() - 1) / group_.size(), FlatParameters::kAlignment);
+std::int64_t ReproducibleSums::slice_of(Range window, std::int64_t ranks) {
+  return rounded_up((window.size() + ranks - 1) / ranks, FlatParameters::kAlignment);
 }
 
 // Rank r gets slice r of every rank's nodes, adds them up, and gives the sum to all.
 void ReproducibleSums::bring_together(Range window, std::int64_t most_nodes) {
   const std::int64_t ranks = group_.size();
-  const auto slice = slice_of(window);
+  const auto slice = slice_of(window, ranks);
   const auto blocks = [&](const at::Tensor& memory) {
     return memory.narrow(0, 0, ranks * most_nodes * slice).view({ranks, most_nodes, slice});
   };

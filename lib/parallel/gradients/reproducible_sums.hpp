@@ -31,9 +31,11 @@ class ReproducibleSums final : public GradientSums {
                    const comm::Group* sharers = nullptr);
   ~ReproducibleSums() override;
 
-  /// Gradients that a rank has memory for, at most, where all own as many micro-batches: log2(M / ranks) + 2,
-  /// or one fewer on one rank.
+  /// Gradients that a rank has memory for, at most, where all own as many micro-batches: log2(M / ranks) + 2
+  /// where that is whole, or one fewer on one rank.
   static int gradients_held(int micro_batches, int ranks);
+  /// Elements that a rank sends and receives at a time, of sums of so many.
+  static std::int64_t exchanged_elements(int micro_batches, int ranks, std::int64_t size);
 
   void own(const Ownership& owned) override;
   void begin_step(int micro_batches) override;
@@ -71,7 +73,7 @@ class ReproducibleSums final : public GradientSums {
   void collect(const Leaf& leaf);
   void bring_together();
   void bring_together(Range window, std::int64_t most_nodes);
-  std::int64_t slice_of(Range window) const;
+  static std::int64_t slice_of(Range window, std::int64_t ranks);
   enum class Exchange { blocks, slices };
   void exchange(Exchange what, const at::Tensor& from, const at::Tensor& to);
 

@@ -216,6 +216,7 @@ void RowUpdates::add_up() {
   const auto added_up =
       std::ranges::count_if(mine_, [this](auto row) { return uses_[static_cast<std::size_t>(row)] > 1; });
   if (!gradient_.defined() || gradient_.size(0) < added_up) {
+    gradient_.reset();  // before the larger one is there
     gradient_ = at::empty({added_up, columns_}, values_.scalar_type());
   }
   // With a copy on each rank all add up all rows: each vouches for some.

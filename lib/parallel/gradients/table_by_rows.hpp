@@ -20,7 +20,7 @@ struct TableByRows {
 /// much larger than what a step's samples say of it. Empty: there is none, or no model yet.
 std::optional<TableByRows> table_by_rows(const Setting& setting);
 
-/// Why RowUpdates cannot be used in this setting; empty: they can.
+/// Why RowUpdates cannot be used in this setting, whatever the model; empty: for table_by_rows() they can.
 Answer can_update_by_rows(const Setting& setting);
 
 }  // namespace dtrain::parallel

@@ -34,15 +34,22 @@ void add(std::int64_t bytes) {
   }
 }
 
+std::string in_words(std::int64_t bytes) {
+  const auto kibibytes = static_cast<double>(bytes) / 1024;
+  return kibibytes < 1024 ? fmt::format("{:.1f} KiB", kibibytes)
+                          : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / kMebibyte);
+}
+
 void require_room(std::int64_t bytes) {
   const auto& count = counters();
   const auto limit = count.limit.load(std::memory_order_relaxed);
   if (limit == 0 || count.live.load(std::memory_order_relaxed) + bytes <= limit) return;
   throw Error(
-      fmt::format("out of memory: {:.1f} MiB more than the {:.1f} MiB in use would pass the limit",
-                  static_cast<double>(bytes) / kMebibyte, static_cast<double>(count.live.load()) / kMebibyte),
-      {.subject = fmt::format("--memory-limit {:.1f} MiB", static_cast<double>(limit) / kMebibyte),
-       .advice = "use more stages (--mesh pipe=P), --recompute full, or more --micro-batches"});
+      fmt::format("out of memory: {} more than the {} in use would pass the limit", in_words(bytes),
+                  in_words(count.live.load())),
+      {.subject = "--memory-limit " + in_words(limit),
+       .advice = "allow more; or use --recompute full, more --micro-batches, fewer samples in an evaluation "
+                 "(--eval-batch N), or more stages (--mesh pipe=P)"});
 }
 
 /// LibTorch's own memory, counted by what malloc gave.

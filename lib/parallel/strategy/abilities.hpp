@@ -64,7 +64,7 @@ struct Answer {
 struct Abilities {
   Answer runs;             ///< At all.
   Answer replays_graphs;   ///< A device may replay captured steps.
-  Answer updates_by_rows;  ///< A large table's gradient is exchanged and applied by rows.
+  Answer updates_by_rows;  ///< The gradient of table_by_rows() is exchanged and applied by rows.
   Answer rolls_back;       ///< A half-applied update can be rolled back, after a rank was lost.
   Answer copies_parts;     ///< Each part of the state may be copied to another rank's memory (`--replicate`).
   Answer same_bits;        ///< The same bits on every number of data and pipe ranks.

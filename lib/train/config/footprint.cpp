@@ -78,6 +78,7 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
       .block_ranks = block_ranks,
       .bucket_bytes = config.bucket_bytes(),
       .makes_products = can.makes_products && one_copy && config.threads <= 1,
+      .updates_by_rows = static_cast<bool>(can.updates_by_rows),
       .clips_samples = config.strategy_options.dp_clip > 0 && config.strategy_options.dp_unit == "record",
       .reproducible = config.reproducible,
       .undoes = facts.recovers && can.rolls_back,

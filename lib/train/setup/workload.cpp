@@ -103,6 +103,7 @@ std::string replayed_golden_batch(const RunConfig& config, const WorkloadPlace& 
   if (!models::is_program_file(model.name) || model.golden != "on" || model.init_is_checked) return {};
   std::string line;
   const auto failure = failure_of([&] {
+    const parallel::MemoryMeter::Uncounted before_the_run;  // --memory-limit is of training
     if (place.world == nullptr || place.world->rank() == 0) line = models::exported::check_golden(model.name);
   });
   if (place.world != nullptr) {
@@ -203,7 +204,7 @@ double most_held(const plan::Footprint& footprint, const models::Model& model,
   double most = 0;
   for (int pipe = 0; pipe < cuts.ranks; ++pipe)
     most = std::max(most, plan::estimate_memory(footprint, model, cuts, pipe, sample, 0).apart);
-  return most;
+  return most + plan::evaluation_beside(footprint, model);
 }
 
 struct CutModel {
@@ -343,7 +344,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   auto [cuts, layer_costs] = cut_model(config, *model, info, footprint.computed(), place);
   const double flops = 3 * model->forward_flops(info.shape);
   const auto evaluated_at_once =
-      evaluation_batch(config, plan::evaluation_bytes(element_bytes(config), *model, info.shape),
+      evaluation_batch(config, plan::evaluation_bytes(footprint, *model, info.shape),
                        config.mesh_shape.tensor > 1 ? 0.0 : most_held(footprint, *model, cuts, info.shape));
   model->hold(cuts.layers_of(place.pipe_index));
   if (place.tensor != nullptr) model->slice(*place.tensor);

@@ -72,6 +72,14 @@ at::Tensor by_definition(Range pieces, std::int64_t width, int all) {
   return left + by_definition({middle, pieces.end}, width / 2, all);
 }
 
+TEST(ReproducibleSumsTest, GradientsHeldAreThoseOfTheRankThatBeginsAtTheWorstPlace) {
+  EXPECT_EQ(ReproducibleSums::gradients_held(4, 1), 3) << "pieces 0-1, 2 and 3";
+  EXPECT_EQ(ReproducibleSums::gradients_held(8, 2), 3 + 1) << "and the total";
+  EXPECT_EQ(ReproducibleSums::gradients_held(6, 2), 3 + 1) << "the second rank's 3, 4 and 5";
+  EXPECT_EQ(ReproducibleSums::exchanged_elements(6, 1, 1000), 0);
+  EXPECT_EQ(ReproducibleSums::exchanged_elements(4, 2, 1024), 2 * 2 * 1 * 512);
+}
+
 TEST(PieceTreeTest, CoversAreTheFewestAlignedPowersOfTwo) {
   using Nodes = std::vector<PieceTree::Node>;
   EXPECT_EQ(PieceTree::cover({0, 8}), (Nodes{{3, 0}}));

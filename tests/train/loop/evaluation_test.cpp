@@ -27,7 +27,7 @@ std::int64_t batch_of(const std::string& name, const models::DatasetFacts& facts
   config.mesh_shape.tensor = tensor;
   const auto model = models::find_model(name).make(facts, {});
   constexpr double kHeld = 0x1p29;
-  return evaluation_batch(config, plan::evaluation_bytes(4, *model, facts.sample_shape), kHeld);
+  return evaluation_batch(config, plan::evaluation_bytes({}, *model, facts.sample_shape), kHeld);
 }
 
 const models::DatasetFacts kDigits{

@@ -26,8 +26,8 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual void run(Workspace& work) = 0;
-  /// As Cost has it. `shape_of`: of a tensor.
-  virtual double step_bytes(const std::function<Shape(ValueId)>& /*shape_of*/) const { return 0; }
+  /// Adds what its kernels take beside their results: Cost::step_bytes, factors. `shape_of`: of a tensor.
+  virtual void add_cost(Cost& /*cost*/, const std::function<Shape(ValueId)>& /*shape_of*/) const {}
 };
 
 /// The type that a tensor of the program has in a run which computes in `type`: the program's floating type,

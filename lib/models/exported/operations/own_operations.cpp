@@ -28,7 +28,16 @@ namespace {
 class LinearOperation final : public Operation {
  public:
   LinearOperation(const Given& given, Parameter& weight, Parameter& bias)
-      : from_(given.needed_place("input")), to_(given.result()), weight_(weight), bias_(bias) {}
+      : from_(given.needed_place("input")),
+        to_(given.result()),
+        rows_(given.tensor("input")),
+        weight_(weight),
+        bias_(bias) {}
+  void add_cost(Cost& cost, const std::function<Shape(ValueId)>& shape_of) const override {
+    if (!rows_) return;
+    const auto own = linear_factors(shape_of(*rows_), weight_.value);
+    cost.factors.insert(cost.factors.end(), own.begin(), own.end());
+  }
   void run(Workspace& work) override {
     const at::Tensor& input = work.tensors[from_];
     // dtrain's kernels ask no more. A file may say anything.
@@ -39,6 +48,7 @@ class LinearOperation final : public Operation {
 
  private:
   std::size_t from_, to_;
+  std::optional<ValueId> rows_;
   Parameter& weight_;
   Parameter& bias_;
 };
@@ -58,19 +68,27 @@ class ConvolutionOperation final : public Operation {
         geometry_(geometry) {}
   void run(Workspace& work) override {
     const at::Tensor& input = work.tensors[from_];
-    TORCH_CHECK(input.dim() == 4 && input.size(1) == geometry_.in_channels && leaves_pixels(input.size(2)) &&
-                    leaves_pixels(input.size(3)),
-                "images of ", input.sizes(), " meet weights of ", weight_.value.sizes());
+    TORCH_CHECK(takes(input.sizes()), "images of ", input.sizes(), " meet weights of ",
+                weight_.value.sizes());
     work.tensors[to_] = kind_ == Kind::plain ? convolve(input, weight_, bias_, geometry_)
                                              : convolve_transposed(input, weight_, *bias_, geometry_);
   }
-  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
+  void add_cost(Cost& cost, const std::function<Shape(ValueId)>& shape_of) const override {
     const Shape images = images_ ? shape_of(*images_) : Shape();
-    if (kind_ != Kind::plain || images.size() != 4) return 0;
-    return winograd_bytes(weight_.value, geometry_, images[2], images[3]);
+    if (kind_ != Kind::plain || !takes(images)) return;
+    const auto bias = bias_ != nullptr ? Conv2d::Bias::yes : Conv2d::Bias::no;
+    const Cost own = convolution_cost(geometry_, bias, images, weight_);
+    cost.step_bytes += own.step_bytes;
+    cost.workspace_bytes = std::max(cost.workspace_bytes, own.workspace_bytes);
+    cost.columns_bytes = std::max(cost.columns_bytes, own.columns_bytes);
+    cost.factors.insert(cost.factors.end(), own.factors.begin(), own.factors.end());
   }
 
  private:
+  bool takes(at::IntArrayRef images) const {
+    return images.size() == 4 && images[1] == geometry_.in_channels && leaves_pixels(images[2]) &&
+           leaves_pixels(images[3]);
+  }
   bool leaves_pixels(std::int64_t length) const {
     const auto& [stride, padding, kernel] = std::tie(geometry_.stride, geometry_.padding, geometry_.kernel);
     return kind_ == Kind::plain ? length + 2 * padding >= kernel

@@ -29,8 +29,8 @@ class TappedOperation final : public Operation {
   TappedOperation(std::unique_ptr<Operation> plain, std::unique_ptr<Operation> tapped)
       : plain_(std::move(plain)), tapped_(std::move(tapped)) {}
   void run(Workspace& work) override { (SampleTap::open() == nullptr ? plain_ : tapped_)->run(work); }
-  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
-    return plain_->step_bytes(shape_of);
+  void add_cost(Cost& cost, const std::function<Shape(ValueId)>& shape_of) const override {
+    plain_->add_cost(cost, shape_of);
   }
 
  private:

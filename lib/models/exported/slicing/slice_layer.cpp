@@ -34,7 +34,7 @@ Flow ProgramLayer::slice(TensorGroup& group, const Flow& flow) {
   if (cuts.empty()) {
     throw usage_error(
         "there are no two linear layers with only element-wise functions between, and no attention between "
-        "linear layers, which the ranks of a tensor axis could share",
+        "linear layers, whose weights nothing else reads and which the ranks of a tensor axis could share",
         "--model " + planned_->program.file(), "use data and pipe, such as --mesh data=2,pipe=2");
   }
   for (const LinearPair& pair : cuts.pairs) slice_pair(pair, cuts, group);

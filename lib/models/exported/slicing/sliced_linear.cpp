@@ -166,8 +166,8 @@ class WithChanged final : public Operation {
     operation_->run(work);
     work.tensors[place_] = whole;
   }
-  double step_bytes(const std::function<Shape(ValueId)>& shape_of) const override {
-    return operation_->step_bytes(shape_of);
+  void add_cost(Cost& cost, const std::function<Shape(ValueId)>& shape_of) const override {
+    operation_->add_cost(cost, shape_of);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 
+#include "models/compute/kernel_scope.hpp"
 #include "models/compute/product_weight.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/layers/convolution/patch_conv.hpp"
@@ -96,7 +97,10 @@ Cost Conv2d::cost(const std::vector<Shape>& inputs) const {
     cost.layout_bytes = element_count(input) * static_cast<double>(parameters_[0].value.element_size());
     cost.activation_bytes += cost.layout_bytes;
   }
-  if (images_ != Images::as_they_come && fits_chwn_conv(input.at(0), geometry_)) cost.workspace_bytes = 0;
+  if (images_ != Images::as_they_come && fits_chwn_conv(input.at(0), geometry_)) {
+    cost.workspace_bytes = 0;
+    if (own_kernels_are_on()) cost.columns_bytes = 0;
+  }
   return cost;
 }
 
@@ -153,6 +157,12 @@ Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter*
   return outputs;
 }
 
+double columns_of(const Conv2d::Geometry& geometry, const Shape& small, std::int64_t channels) {
+  const bool are_pixels = geometry.kernel == 1 && geometry.stride == 1 && geometry.padding == 0;
+  const auto window = static_cast<double>(channels * geometry.kernel * geometry.kernel);
+  return are_pixels ? 0.0 : static_cast<double>(small.at(0) * small.at(2) * small.at(3)) * window;
+}
+
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
                       const Parameter& parameter) {
   const Shape output = convolved_shape(parameter.name, geometry, input);
@@ -165,6 +175,9 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
   const double transformed = winograd_weight_bytes(parameter.value, geometry, input.at(2), input.at(3));
   const double spared = transformed > 0 ? flops * (1.0 - winograd_share(input.at(2), input.at(3))) : 0.0;
   const bool sliced = parameter.slicing != Slicing::none && parameter.slice != nullptr;
+  std::vector<Cost::Factors> factors;
+  if (transformed > 0)
+    factors.push_back({element_count(input) + outputs, static_cast<double>(parameter.value.numel())});
   return {.flops = flops,
           .parameter_bytes = channels * (fan_in + biased) * bytes,
           .activation_bytes = outputs * bytes,
@@ -174,11 +187,14 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
           .workspace_bytes = transformed > 0
                                  ? winograd_workspace_bytes(parameter.value, geometry, input)
                                  : patch_workspace_bytes(parameter.value, geometry, input, output),
-          .held_back = transformed > 0 ? element_count(input) + outputs : 0.0,
+          .columns_bytes = transformed > 0 && own_kernels_are_on()
+                               ? 0.0
+                               : columns_of(geometry, output, geometry.in_channels) * bytes,
           .entered_bytes =
               sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
           .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0,
-          .products = Cost::Products::of_inputs};
+          .products = Cost::Products::of_inputs,
+          .factors = std::move(factors)};
 }
 
 at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,

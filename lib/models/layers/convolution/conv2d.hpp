@@ -76,6 +76,10 @@ Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry
 Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter* bias,
                        const TensorGroup& group, const Flow& flow, std::int64_t out_dim = 0);
 
+/// Elements of the columns that LibTorch lays out in double, of the larger side's `channels`; `small`: the
+/// smaller side.
+double columns_of(const Conv2d::Geometry& geometry, const Shape& small, std::int64_t channels);
+
 /// Forward cost of a convolution; `parameter` is its weight.
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
                       const Parameter& parameter);

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "models/compute/kernel_scope.hpp"
 #include "models/compute/product_weight.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/layers/convolution/patch_conv.hpp"
@@ -71,8 +72,9 @@ Cost ConvTranspose2d::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
   const Shape large = output_shapes(inputs)[0];
   const double outputs = element_count(large);
-  const bool in_patches =
-      images_ == Conv2d::Images::as_they_come || !fits_chwn_conv(inputs.at(0).at(0), geometry_);
+  const bool as_chwn =
+      images_ != Conv2d::Images::as_they_come && fits_chwn_conv(inputs.at(0).at(0), geometry_);
+  const bool makes_columns = !as_chwn || !own_kernels_are_on();
   const auto fan_out = static_cast<double>(geometry_.out_channels * geometry_.kernel * geometry_.kernel);
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   const auto in = static_cast<double>(geometry_.in_channels);
@@ -81,7 +83,9 @@ Cost ConvTranspose2d::cost(const std::vector<Shape>& inputs) const {
           .parameter_bytes = (in * fan_out + out) * bytes,
           .activation_bytes = outputs * bytes,
           .workspace_bytes =
-              in_patches ? patch_workspace_bytes(parameters_[0].value, geometry_, large, inputs.at(0)) : 0.0,
+              as_chwn ? 0.0 : patch_workspace_bytes(parameters_[0].value, geometry_, large, inputs.at(0)),
+          .columns_bytes =
+              makes_columns ? columns_of(geometry_, inputs.at(0), geometry_.out_channels) * bytes : 0.0,
           .entered_bytes = parameters_[1].slice != nullptr ? elements * bytes : 0.0,
           .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? outputs * bytes : 0.0,
           .products = Cost::Products::of_inputs};

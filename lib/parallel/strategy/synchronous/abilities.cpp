@@ -20,7 +20,7 @@ Answer can_replay_graphs(const Setting& setting) {
   return {};
 }
 
-Answer can_roll_back(const Setting& setting, const Answer& updates_by_rows) {
+Answer can_roll_back(const Setting& setting, bool updates_by_rows) {
   if (!setting.recovers) return {"the run ends where a rank is lost"};
   if (updates_by_rows) return {"a step changes rows of a table ahead of its update"};
   if (setting.on_device) return {"the state is in the memory of a device"};
@@ -155,7 +155,7 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
   Abilities abilities{.runs = {},
                       .replays_graphs = can_replay_graphs(setting),
                       .updates_by_rows = updates_by_rows,
-                      .rolls_back = can_roll_back(setting, updates_by_rows),
+                      .rolls_back = can_roll_back(setting, updates_by_rows && table_by_rows(setting)),
                       .copies_parts = {},
                       .same_bits = {},
                       .makes_products = can_make_products(setting),
