@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "models/layers/word_table.hpp"
 #include "models/networks/direct_network.hpp"
 #include "parallel/gradients/product_sums.hpp"
+#include "parallel/gradients/table_by_rows.hpp"
 
 namespace dtrain::plan {
 
@@ -31,7 +31,7 @@ GradientsBeside::GradientsBeside(const Footprint& footprint, const models::Model
                   footprint.gradient_shards == 1),
       none_(factor_elements(footprint, model) > 0) {}
 
-double GradientsBeside::at_once(const models::Cost& cost, const Trained& layer) const {
+double GradientsBeside::at_once(const models::Cost& cost, double largest) const {
   constexpr double kHalf = 2;
   double beside = own_kernels_ ? in_bytes(cost.workspace_bytes) : 0;
   if (element_ == sizeof(double)) beside = std::max(beside, in_bytes(cost.columns_bytes));
@@ -39,9 +39,9 @@ double GradientsBeside::at_once(const models::Cost& cost, const Trained& layer) 
   const double kept = held_back(cost);
   if (kept > 0) return beside + kept;  // all micro-batches' in one piece
   const double least = in_bytes(cost.gradient_bytes);
-  if (adds_up_) return beside + std::max(least, layer.largest * element_);
+  if (adds_up_) return beside + std::max(least, largest * element_);
   const bool converts = converts_ && cost.products != models::Cost::Products::none;
-  return beside + std::max(least, converts ? layer.largest * kHalf : 0);
+  return beside + std::max(least, converts ? largest * kHalf : 0);
 }
 
 double GradientsBeside::held_back(const models::Cost& cost) const {
@@ -55,19 +55,17 @@ double GradientsBeside::held_back(const models::Cost& cost) const {
 
 double GradientsBeside::in_bytes(double of_floats) const { return of_floats / sizeof(float) * element_; }
 
-TableRows table_rows(const Footprint& footprint, const models::Model& model,
-                     const models::Shape& sample_shape) {
-  const auto* layer = dynamic_cast<const models::WordTable*>(model.layers().front().get());
-  if (!footprint.updates_by_rows || layer == nullptr || layer->table() == nullptr || layer->table()->frozen)
-    return {};
-  const auto& table = layer->table()->value;
-  const auto tokens = std::min(sample_shape.empty() ? 1 : sample_shape[0], layer->longest());
+double gradient_of_rows(const Footprint& footprint, const models::Model& model,
+                        const models::Shape& sample_shape) {
+  if (!footprint.updates_by_rows) return 0;
+  const auto extent = sample_shape.empty() ? 1 : sample_shape[0];
   const auto samples = std::int64_t{footprint.micro_batches} * footprint.largest_piece;
-  // As parallel::table_by_rows() has it.
-  if (table.numel() <= 2 * samples * (table.size(1) + tokens)) return {};
+  const auto* layer = parallel::large_word_table(model, samples, extent);
+  if (layer == nullptr) return 0;
+  const auto& table = layer->table()->value;
+  const auto tokens = std::min(extent, layer->longest());
   const auto rows = std::min(table.size(0), samples * tokens / 2);  // met twice or more
-  return {.table = layer->table(),
-          .elements = static_cast<double>(rows * table.size(1)) / footprint.block_ranks};
+  return static_cast<double>(rows * table.size(1)) / footprint.block_ranks;
 }
 
 bool computes_directly(const Footprint& footprint, const models::Model& model) {

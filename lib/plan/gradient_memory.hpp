@@ -1,6 +1,5 @@
 #pragma once
 
-#include "plan/held_parameters.hpp"
 #include "plan/memory_estimate.hpp"
 
 namespace dtrain::plan {
@@ -19,8 +18,8 @@ class GradientsBeside {
  public:
   GradientsBeside(const Footprint& footprint, const models::Model& model);
 
-  /// Of one layer, while they are made.
-  double at_once(const models::Cost& cost, const Trained& layer) const;
+  /// Of one layer, while they are made. `largest`: elements of its largest trained tensor.
+  double at_once(const models::Cost& cost, double largest) const;
   /// Kept until the step's end instead of a gradient: what it is made from.
   double held_back(const models::Cost& cost) const;
 
@@ -36,13 +35,10 @@ class GradientsBeside {
   bool none_;
 };
 
-/// The model's first layer's table where it is updated by rows, and the rows' gradient of a step.
-struct TableRows {
-  const models::Parameter* table = nullptr;  ///< Null: there is none.
-  double elements = 0;
-};
-TableRows table_rows(const Footprint& footprint, const models::Model& model,
-                     const models::Shape& sample_shape);
+/// The gradient of the rows that a step uses of the first layer's table, in elements; 0: that table's
+/// gradient, if there is one, is dense.
+double gradient_of_rows(const Footprint& footprint, const models::Model& model,
+                        const models::Shape& sample_shape);
 
 /// Whether a network of one stage keeps the memory of all layers' gradients (models::DirectNetwork).
 bool computes_directly(const Footprint& footprint, const models::Model& model);

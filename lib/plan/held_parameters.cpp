@@ -8,8 +8,7 @@
 
 namespace dtrain::plan {
 
-HeldParameters::HeldParameters(const models::Model& model, const parallel::StageCuts& cuts, int pipe_index,
-                               const models::Parameter* by_rows)
+HeldParameters::HeldParameters(const models::Model& model, const parallel::StageCuts& cuts, int pipe_index)
     : layers_(model.layers().size()) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     if (cuts.rank_of(cuts.stage_of(layer)) != pipe_index) continue;
@@ -22,7 +21,7 @@ HeldParameters::HeldParameters(const models::Model& model, const parallel::Stage
       here.all += static_cast<double>(count);
       if (parameter.frozen) continue;
       here.trained += static_cast<double>(count);
-      if (&parameter != by_rows) here.largest = std::max(here.largest, static_cast<double>(count));
+      here.largest = std::max(here.largest, static_cast<double>(count));
       sizes_.push_back(count);
     }
     for (const auto* borrowed : model.layers()[layer]->borrowed()) {

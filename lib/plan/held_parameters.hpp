@@ -10,24 +10,17 @@
 
 namespace dtrain::plan {
 
-/// What is trained of a layer's parameters, in elements.
-struct Trained {
-  double all = 0;
-  double largest = 0;  ///< A tensor whose gradient is dense.
-};
-
 /// The parameters of the stages that a rank of a pipeline has, in elements.
 class HeldParameters {
  public:
-  /// `by_rows`: a table whose gradient is never dense; null: none.
-  HeldParameters(const models::Model& model, const parallel::StageCuts& cuts, int pipe_index,
-                 const models::Parameter* by_rows);
+  HeldParameters(const models::Model& model, const parallel::StageCuts& cuts, int pipe_index);
 
   double all() const { return sum_of(&Layer::all); }
   double trained() const { return sum_of(&Layer::trained); }
   /// Of a layer's parameters, what is not trained.
   double frozen_share(std::size_t layer) const;
-  Trained trained(std::size_t layer) const { return {layers_[layer].trained, layers_[layer].largest}; }
+  /// The largest tensor that is trained of a layer's.
+  double largest_of(std::size_t layer) const { return layers_[layer].largest; }
   /// Of the trained ones, those in parameters of `least` or more.
   double in_large_ones(std::int64_t least) const;
   double of_largest_tensor() const;

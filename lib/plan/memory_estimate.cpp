@@ -145,8 +145,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   double once = 0;               // for all micro-batches
   double in_front = 0;           // what goes into the first layer that has a backward pass
   double passed_on = 0;          // of what comes in, what the layer before keeps already
-  const auto table = table_rows(footprint, model, sample_shape);
-  const HeldParameters held(model, cuts, pipe_index, table.table);
+  const double of_rows = gradient_of_rows(footprint, model, sample_shape);
+  const HeldParameters held(model, cuts, pipe_index);
   const GradientsBeside beside(footprint, model);
   if (footprint.clips_samples) repeated_layers = 0;  // it runs layers once
   const bool direct = cuts.ranks == 1 && repeated_layers == 0 && computes_directly(footprint, model);
@@ -174,11 +174,12 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
       if (place == 0) in_front = 0;         // of another stage
       if (place > 0 && layer == first) kept += in_front;
       if (activations > 0 && !has_backward) in_front = output_bytes;
-      const bool comes_dense = has_backward && !(table.table != nullptr && layer == 0);
-      const double gradient_bytes = comes_dense ? beside.at_once(cost, held.trained(layer)) : 0;
-      if (has_backward) once += beside.held_back(cost);
-      if (has_backward)
-        largest_gradients = std::max(largest_gradients, input_bytes + output_bytes + gradient_bytes);
+      if (has_backward) {
+        const bool comes_by_rows = of_rows > 0 && layer == 0;
+        const double beside_bytes = comes_by_rows ? 0 : beside.at_once(cost, held.largest_of(layer));
+        largest_gradients = std::max(largest_gradients, input_bytes + output_bytes + beside_bytes);
+        once += beside.held_back(cost);
+      }
       const double of_step = of_own_kernels ? cost.step_bytes * element / 4 : 0;
       if (!has_backward) {  // nothing is kept
         largest_in_front = std::max(largest_in_front, input_bytes + activations + of_step);
@@ -198,7 +199,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
     shapes = model.layers()[layer]->output_shapes(shapes);
     passed_on = flowing.bytes(cost.passed_on, element);
   }
-  once += table.elements * element;
+  once += of_rows * element;
   if (footprint.clips_samples) {
     kept *= 2;  // with the gradients of all that is kept
     once += parallel::SampleWalk::most_elements(model, footprint.largest_piece) * element;

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "core/error.hpp"

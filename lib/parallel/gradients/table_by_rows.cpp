@@ -12,21 +12,27 @@ std::int64_t quotient_rounded_up(std::int64_t n, std::int64_t parts) { return (n
 
 }  // namespace
 
+const models::WordTable* large_word_table(const models::Model& model, std::int64_t samples,
+                                          std::int64_t sample_extent) {
+  const auto* layer = dynamic_cast<const models::WordTable*>(model.layers().front().get());
+  if (layer == nullptr || layer->table() == nullptr || layer->table()->frozen) return nullptr;
+  const auto& table = layer->table()->value;
+  // Reading and writing a whole table costs more than an exchange twice as long as these factors.
+  const auto factors = samples * (table.size(1) + std::min(sample_extent, layer->longest()));
+  return table.numel() > 2 * factors ? layer : nullptr;
+}
+
 std::optional<TableByRows> table_by_rows(const Setting& setting) {
   if (setting.model == nullptr) return std::nullopt;
-  const auto* layer = dynamic_cast<const models::WordTable*>(setting.model->layers().front().get());
-  if (layer == nullptr || layer->table() == nullptr || layer->table()->frozen) return std::nullopt;
-  const models::Parameter& weight = *layer->table();
+  const auto* layer = large_word_table(*setting.model, setting.global_batch, setting.sample_extent);
+  if (layer == nullptr) return std::nullopt;
   const auto tokens = std::min(setting.sample_extent, layer->longest());
-  // Reading and writing a whole table costs more than an exchange twice as long as these factors.
-  const auto factors = setting.global_batch * (weight.value.size(1) + tokens);
-  if (weight.value.numel() <= 2 * factors) return std::nullopt;
   const auto owned = setting.owns_by_speed
                          ? most_owned(static_cast<int>(setting.micro_batches), setting.mesh.data)
                          : quotient_rounded_up(setting.micro_batches, setting.mesh.data);
   const RowLimits limits{.samples = owned * quotient_rounded_up(setting.global_batch, setting.micro_batches),
                          .tokens = tokens};
-  return TableByRows{.layer = layer, .weight = &weight, .limits = limits};
+  return TableByRows{.layer = layer, .weight = layer->table(), .limits = limits};
 }
 
 Answer can_update_by_rows(const Setting& setting) {
