@@ -484,7 +484,7 @@ def a_run_goes_on_with_its_constants(binary, folder):
 
 
 class Strided(nn.Module):
-    """Of whose pointwise convolution LibTorch's backward in bf16 writes outside its memory, on CPUs without AMX."""
+    """Of whose pointwise convolution oneDNN's backward writes outside its memory: in bf16 without AMX, in fp32 where it takes AVX2."""
 
     def __init__(self, channels, classes, norm, **how):
         super().__init__()
@@ -502,9 +502,10 @@ def strides_of_pointwise_convolutions(binary, folder):
     for name, how in {"uneven": {"stride": (2, 1)}, "valid": {"stride": 2, "padding": "valid"}, "groups": {"stride": (1, 2), "groups": 2}}.items():
         agrees(binary, folder, name, Strided(2, CLASSES, nn.GroupNorm(2, 8), **how), "images", ("data=1",))
         export_model(Strided(1, 10, nn.BatchNorm2d(8), **how), (torch.rand(4, 1, 28, 28),), folder / f"{name}-28.pt2", loss="cross_entropy")
-        command = [str(binary), "--model", f"{name}-28.pt2", "--dataset", "synthetic", "--precision", "bf16", "--threads", "2", "--micro-batches", "1",
-                   "--global-batch", "3", "--limit-steps", "100", "--quiet", "--name", f"{name}-28"]
-        subprocess.run(command, cwd=folder, env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}, check=True, timeout=100, stdin=subprocess.DEVNULL)
+        for precision, instructions in ("bf16", "AVX512_CORE"), ("fp32", "AVX2"):
+            command = [str(binary), "--model", f"{name}-28.pt2", "--dataset", "synthetic", "--precision", precision, "--threads", "2",
+                       "--micro-batches", "1", "--global-batch", "3", "--limit-steps", "100", "--quiet", "--name", f"{name}-28-{precision}"]
+            subprocess.run(command, cwd=folder, env=os.environ | {"ONEDNN_MAX_CPU_ISA": instructions}, check=True, timeout=100, stdin=subprocess.DEVNULL)
 
 
 class Masks(nn.Module):

@@ -103,29 +103,6 @@ class ConvolutionOperation final : public Operation {
   Conv2d::Geometry geometry_;
 };
 
-/// With kernel 1, no padding and a stride, where dtrain's own does not fit.
-class PointwiseOperation final : public Operation {
- public:
-  PointwiseOperation(const Given& given, Shape stride, std::int64_t groups)
-      : from_(given.needed_place("input")),
-        weight_(given.needed_place("weight")),
-        bias_(given.place("bias")),
-        to_(given.result()),
-        stride_(std::move(stride)),
-        groups_(groups) {}
-  void run(Workspace& work) override {
-    const auto bias = bias_ ? std::optional(work.tensors[*bias_]) : std::nullopt;
-    work.tensors[to_] = strided_pointwise(work.tensors[from_], work.tensors[weight_], bias, stride_, groups_);
-  }
-
- private:
-  std::size_t from_, weight_;
-  std::optional<std::size_t> bias_;
-  std::size_t to_;
-  Shape stride_;
-  std::int64_t groups_;
-};
-
 /// Of a value that nothing else uses.
 class FunctionOperation final : public Operation {
  public:
@@ -235,7 +212,7 @@ bool is_bias(const Parameter* bias, std::int64_t outputs) {
   return bias == nullptr || (bias->value.dim() == 1 && bias->value.size(0) == outputs);
 }
 
-std::unique_ptr<Operation> own_convolution(const Given& given, const Scope& scope) {
+std::unique_ptr<Operation> convolution(const Given& given, const Scope& scope) {
   const auto weight_value = given.tensor("weight");
   if (!calls(given.node, "conv2d") || given.node.target.ends_with(".padding") || !weight_value)
     return nullptr;
@@ -256,34 +233,6 @@ std::unique_ptr<Operation> own_convolution(const Given& given, const Scope& scop
                                                                  .kernel = shape[2],
                                                                  .stride = *stride,
                                                                  .padding = *padding});
-}
-
-/// One or two numbers for height and width; nothing where they are not known.
-std::optional<Shape> of_image(const Given& given, const char* name, std::int64_t otherwise) {
-  const auto* argument = given.node.find(name);
-  if (argument == nullptr || argument->sizes.empty()) return Shape{otherwise, otherwise};
-  for (const Size& size : argument->sizes) {
-    if (size.value) return std::nullopt;
-  }
-  return Shape{argument->sizes.front().number, argument->sizes.back().number};
-}
-
-std::unique_ptr<Operation> pointwise(const Given& given, const Scope& scope) {
-  const auto weight = given.tensor("weight");
-  if (!calls(given.node, "conv2d") || !weight) return nullptr;
-  const auto& shape = scope.graph[*weight].tensor->sizes;
-  if (shape.size() != 4 || shape[2].constant() != 1 || shape[3].constant() != 1) return nullptr;
-  const auto stride = of_image(given, "stride", 1);
-  // Words, `valid` and `same`, add none to a kernel of 1.
-  const bool pads = !given.node.target.ends_with(".padding") && given.alike("padding", 0) != 0;
-  const auto groups = given.alike("groups", 1);
-  if (!stride || *stride == Shape{1, 1} || pads || !groups) return nullptr;
-  return std::make_unique<PointwiseOperation>(given, *stride, *groups);
-}
-
-std::unique_ptr<Operation> convolution(const Given& given, const Scope& scope) {
-  auto own = own_convolution(given, scope);
-  return own != nullptr ? std::move(own) : pointwise(given, scope);
 }
 
 std::unique_ptr<Operation> transposed(const Given& given, const Scope& scope) {

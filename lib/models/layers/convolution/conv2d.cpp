@@ -1,6 +1,5 @@
 #include "models/layers/convolution/conv2d.hpp"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -21,29 +20,6 @@
 #include "models/slicing/tensor_group.hpp"
 
 namespace dtrain::models {
-namespace {
-
-/// Whether LibTorch 2.11 may write outside its memory in the backward of a convolution of `input` with kernel
-/// 1, no padding and a stride above 1: on CPUs in bf16 it does with few channels, an odd number of samples
-/// and several threads. perf/results/random/README.md has the lines that show it.
-bool strays(const at::Tensor& input) {
-  return input.is_cpu() &&
-         (at::isReducedFloatingType(input.scalar_type()) || at::autocast::is_autocast_enabled(at::kCPU));
-}
-
-}  // namespace
-
-at::Tensor strided_pointwise(const at::Tensor& input, const at::Tensor& weight,
-                             const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
-                             std::int64_t groups) {
-  const std::int64_t padding = 0;
-  const std::int64_t once = 1;
-  if (!strays(input)) return at::conv2d(input, weight, bias, stride, padding, once, groups);
-  // A kernel of one pixel sees each stride-th: it is given those alone.
-  const at::Tensor seen = input.slice(2, 0, std::nullopt, stride[0]).slice(3, 0, std::nullopt, stride[1]);
-  return at::conv2d(seen, weight, bias, once, padding, once, groups);
-}
-
 Conv2d::Conv2d(const std::string& name, const Geometry& geometry, const Style& style)
     : Layer(name), geometry_(geometry), images_(style.images) {
   add_convolution(name, geometry, style, parameters_);
@@ -202,12 +178,10 @@ at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
   if (fits_winograd(input, weight.value, geometry)) return winograd_conv(input, weight, bias);
   if (fits_patch_conv(input, weight.value)) return patch_conv(input, weight, bias, geometry);
   if (fits_half_patch_conv(input, weight.value)) return half_patch_conv(input, weight, bias, geometry);
-  const bool pointwise = geometry.kernel == 1 && geometry.stride > 1 && geometry.padding == 0;
-  if (bias != nullptr && !(pointwise && strays(input)) && takes_product_gradients(input, weight))
+  if (bias != nullptr && takes_product_gradients(input, weight))
     return fused_conv(input, weight, *bias, geometry);
   const at::Tensor factor = product_weight(weight.value, weight);
   const auto biases = bias != nullptr ? std::optional(bias->value) : std::nullopt;
-  if (pointwise) return strided_pointwise(input, factor, biases, {geometry.stride, geometry.stride}, 1);
   return at::conv2d(input, factor, biases, geometry.stride, geometry.padding);
 }
 

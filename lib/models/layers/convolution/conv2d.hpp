@@ -84,11 +84,6 @@ double columns_of(const Conv2d::Geometry& geometry, const Shape& small, std::int
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
                       const Parameter& parameter);
 
-/// LibTorch's convolution with kernel 1 and no padding. `stride`: down and right, above 1 in one of them.
-at::Tensor strided_pointwise(const at::Tensor& input, const at::Tensor& weight,
-                             const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
-                             std::int64_t groups);
-
 /// The operation, by the fastest way there is; `bias` may be null.
 at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
                     const Conv2d::Geometry& geometry);

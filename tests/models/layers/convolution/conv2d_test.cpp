@@ -24,7 +24,7 @@ void expect_near(const at::Tensor& found, const at::Tensor& expected, int repeti
       << "repetition " << repetition;
 }
 
-// LibTorch 2.11's own backward writes outside its memory here: of these repetitions a few dozen end it.
+// The backward of oneDNN writes outside its memory here: of these repetitions a few dozen end it.
 TEST(Conv2dTest, AKernelOfOnePixelWithAStrideIsRightInBfloat16OnSeveralThreads) {
   const int threads = at::get_num_threads();
   at::set_num_threads(2);
