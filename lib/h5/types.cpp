@@ -1,5 +1,7 @@
 #include "h5/types.hpp"
 
+#include <cstring>
+
 #include "core/error.hpp"
 
 namespace dtrain::h5 {
@@ -50,6 +52,19 @@ bool has_sound_members(hid_t type) {
     if (!is_sound(member.id())) return false;
   }
   return members >= 1;
+}
+
+/// A boolean as h5py writes it: an enumeration of one byte, FALSE 0 and TRUE 1.
+bool is_boolean(hid_t type) {
+  if (H5Tget_size(type) != 1 || H5Tget_nmembers(type) != 2) return false;
+  const auto has = [type](unsigned index, const char* wanted) {
+    char* const name = H5Tget_member_name(type, index);
+    const bool named = name != nullptr && std::strcmp(name, wanted) == 0;
+    H5free_memory(name);
+    signed char value = -1;
+    return named && H5Tget_member_value(type, index, &value) >= 0 && value == static_cast<int>(index);
+  };
+  return has(0, "FALSE") && has(1, "TRUE");
 }
 
 /// In either byte order.
@@ -168,6 +183,8 @@ ElementType element_type(hid_t type) {
       return ElementType::string;
     case H5T_COMPOUND:
       return ElementType::compound;
+    case H5T_ENUM:
+      return is_boolean(type) ? ElementType::uint8 : ElementType::other;
     default:
       return ElementType::other;
   }

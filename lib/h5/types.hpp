@@ -26,7 +26,7 @@ Datatype file_type(ElementType type);
 /// A fixed-length UTF-8 string of `bytes` bytes, padded with zeros.
 Datatype string_type(std::size_t bytes);
 
-/// Of an HDF5 type that exists.
+/// Of an HDF5 type that exists; h5py's booleans are uint8.
 ElementType element_type(hid_t type);
 
 /// Whether the bits of all its numbers lie within their bytes, and all members within their whole. HDF5 1.10

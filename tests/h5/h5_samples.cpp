@@ -42,7 +42,15 @@ void read(const std::string& path) {
   std::printf("|");
   const h5::Dataset big_endian = h5::open_dataset(file.id(), "deep/big");
   for (const float value : h5::read_all<float>(big_endian)) std::printf("%g,", static_cast<double>(value));
-  std::printf("%s\n", h5::info(big_endian).little_endian ? "little" : "big");
+  std::printf("%s|", h5::info(big_endian).little_endian ? "little" : "big");
+  const h5::Dataset marks = h5::open_dataset(file.id(), "marks");
+  for (const std::uint8_t value : h5::read_all<std::uint8_t>(marks))
+    std::printf("%d,", static_cast<int>(value));
+  for (const char* name : {"marks", "moods"}) {
+    const auto type = h5::info(h5::open_dataset(file.id(), name)).type;
+    std::printf("|%s", std::string(h5::element_name(type)).c_str());
+  }
+  std::printf("\n");
 }
 
 }  // namespace

@@ -37,8 +37,10 @@ def check_read(program, path):
         file.attrs["list"] = ["a", "bc"]
         file["words"] = ["longer word", "é"]
         file["deep/big"] = np.array([1.5, -2.0], dtype=">f8")
+        file.create_dataset("marks", data=[[True, False], [False, True]], chunks=(1, 2))
+        file.create_dataset("moods", data=[0, 1], dtype=h5py.enum_dtype({"GLAD": 0, "SAD": 1}, basetype="i1"))
     found = subprocess.run([program, "read", path], check=True, timeout=30, capture_output=True, text=True).stdout
-    assert found == "größe|plain|7|a,bc,|longer word,é,|1.5,-2,big\n", found
+    assert found == "größe|plain|7|a,bc,|longer word,é,|1.5,-2,big|1,0,0,1,|uint8|other\n", found
 
 
 def main():

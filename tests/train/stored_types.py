@@ -65,6 +65,14 @@ class StoredTypesTest(unittest.TestCase):
         moved = self.first_steps("shifted", "--dataset", "shifted", *options[:-1], "off", "--precision", "fp64")
         np.testing.assert_allclose(moved, whole, rtol=1e-3)
 
+    def test_booleans_are_0_and_1(self):
+        rng = np.random.default_rng(3)
+        marks = rng.integers(0, 2, (400, 20)).astype(np.uint8)
+        self.stage("numbers", marks, marks[:, 0])
+        self.stage("booleans", marks.astype(bool), marks[:, 0].astype(bool))
+        options = ["--model", "mlp", "--threads", 1, "--global-batch", 50]
+        np.testing.assert_array_equal(*(self.first_steps(name, "--dataset", name, *options) for name in ("numbers", "booleans")))
+
     def test_micro_batches_either_side_of_a_kernels_limit(self):
         self.expect_the_same_in_pieces("limit", (2,), "--model", "mlp", "--threads", 1, "--global-batch", 167)
 
