@@ -54,6 +54,7 @@ WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or to
            "autocast": "leave autocast out and use dtrain's --precision bf16",
            "cond": "compute both sides and choose with torch.where", "while_loop": "use a Python loop of fixed length",
            "scan": "use a Python loop of fixed length", "map": "use operators on the whole batch"}
+PARAMETRIZED = "call torch.nn.utils.parametrize.remove_parametrizations(module, name) before the export"  # spectral_norm's steps change buffers
 # Sizes for which a program must compute what its module does, where PyTorch took something else for true.
 BATCHES = (2, 3, 4, 5, 7, 8, 16, 31, 64, 100, 257, 1000)
 LENGTHS = (*range(2, 65), 65, 67, 97, 100, 127, 128, 129, 200, 255, 256, 257, 300, 400, 511, 512, 513, 700, 1000, 1023, 1024, 1025, 1500, 2000,
@@ -658,7 +659,8 @@ def _check_operators(program, operators):
             continue
         target = node.target
         if isinstance(target, torch._ops.HigherOrderOperator):
-            advice = next((text for part, text in WRAPPED.items() if part in str(target)), "use plain operators")
+            wrapped = next((text for part, text in WRAPPED.items() if part in str(target)), "use plain operators")
+            advice = PARAMETRIZED if "parametrizations." in place_of(node) else wrapped
             raise NotExportable(f"dtrain does not run the operator {target}{place_of(node)}: {advice}")
         if not isinstance(target, torch._ops.OpOverload):
             if (getattr(target, "__module__", None) or "").startswith("torch._functorch"):

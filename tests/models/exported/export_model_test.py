@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrizations
 
 import programs
 from export_model import NotExportable, check_program, export_model, fingerprint, main, mean_loss
@@ -569,6 +570,7 @@ class ExportModelTest(unittest.TestCase):
 
     def test_wrapped_parts_are_refused(self):
         self.refused(["set_grad_enabled", "x.detach()"], WritesWithoutGradient())
+        self.refused(["parametrizations.weight.0", "remove_parametrizations"], nn.Sequential(parametrizations.spectral_norm(nn.Linear(8, 2))))
         self.refused(["autocast", "--precision bf16"], Autocast())
         self.refused(["autocast", "--precision bf16"], ProductInFull())
         self.refused(["dtrain_test.twice", "not PyTorch's own", f"line {line_of(OwnOperator)}"], OwnOperator())

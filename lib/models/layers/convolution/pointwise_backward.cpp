@@ -21,7 +21,7 @@
 namespace dtrain::models {
 namespace {
 
-using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using PointwiseGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 /// The most floats that one vector holds.
 constexpr std::int64_t kWidestVector = 16;
@@ -47,11 +47,12 @@ at::Tensor seen_in(const at::Tensor& large, const at::Tensor& small, at::IntArra
   return seen;
 }
 
-Gradients convolution_backward(const at::Tensor& of_output, const at::Tensor& input, const at::Tensor& weight,
-                               at::OptionalIntArrayRef bias_sizes, at::IntArrayRef stride,
-                               at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
-                               at::IntArrayRef output_padding, std::int64_t groups,
-                               std::array<bool, 3> wanted) {
+PointwiseGradients convolution_backward(const at::Tensor& of_output, const at::Tensor& input,
+                                        const at::Tensor& weight, at::OptionalIntArrayRef bias_sizes,
+                                        at::IntArrayRef stride, at::IntArrayRef padding,
+                                        at::IntArrayRef dilation, bool transposed,
+                                        at::IntArrayRef output_padding, std::int64_t groups,
+                                        std::array<bool, 3> wanted) {
   if (!goes_astray(weight, stride, padding)) {
     return at::native::convolution_backward(of_output, input, weight, bias_sizes, stride, padding, dilation,
                                             transposed, output_padding, groups, wanted);
