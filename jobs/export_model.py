@@ -660,7 +660,7 @@ def _check_operators(program, operators):
         target = node.target
         if isinstance(target, torch._ops.HigherOrderOperator):
             wrapped = next((text for part, text in WRAPPED.items() if part in str(target)), "use plain operators")
-            advice = PARAMETRIZED if "parametrizations." in place_of(node) else wrapped
+            advice = PARAMETRIZED if re.search(r"\bparametrizations\.\w+\.\d", place_of(node)) else wrapped
             raise NotExportable(f"dtrain does not run the operator {target}{place_of(node)}: {advice}")
         if not isinstance(target, torch._ops.OpOverload):
             if (getattr(target, "__module__", None) or "").startswith("torch._functorch"):

@@ -214,8 +214,7 @@ bool is_bias(const Parameter* bias, std::int64_t outputs) {
 
 std::unique_ptr<Operation> convolution(const Given& given, const Scope& scope) {
   const auto weight_value = given.tensor("weight");
-  if (!calls(given.node, "conv2d") || given.node.target.ends_with(".padding") || !weight_value)
-    return nullptr;
+  if (given.node.target.ends_with(".padding") || !weight_value) return nullptr;
   Parameter* weight = scope.own_parameter(*weight_value);
   const auto bias_value = given.tensor("bias");
   Parameter* bias = bias_value ? scope.own_parameter(*bias_value) : nullptr;

@@ -8,16 +8,15 @@
 #include <tuple>
 #include <vector>
 
-#include "models/shape.hpp"
-
 // Takes the place of LibTorch's convolution_backward on CPUs, for all that call it: a layer, an operation of
 // an exported program, gradients by sample. All but one case goes on to LibTorch.
 //
 // That case: oneDNN, which LibTorch 2.11 calls, writes outside its memory for the gradient of a weight with
 // kernel 1, no padding and a stride above 1, where images lie channels last and an image of the larger side
 // has fewer channels than a vector has numbers (https://github.com/uxlfoundation/oneDNN/issues/6035). It ends
-// the process or, worse, gives wrong gradients. A kernel of one pixel sees each stride-th pixel: LibTorch is
-// given those alone, and a stride of 1. perf/results/random/README.md has lines that show the fault.
+// or hangs the process or, worse, gives wrong gradients. A kernel of one pixel sees each stride-th pixel:
+// LibTorch is given those alone, and a stride of 1. perf/results/random/README.md has lines that show the
+// fault.
 namespace dtrain::models {
 namespace {
 
@@ -30,7 +29,7 @@ bool all_are(at::IntArrayRef values, std::int64_t wanted) {
   return std::ranges::all_of(values, [&](std::int64_t value) { return value == wanted; });
 }
 
-/// Half precision has faults with more channels too, of another cause.
+/// In half precision it is not known which numbers of channels are safe on which processor: all go around it.
 bool goes_astray(const at::Tensor& weight, at::IntArrayRef stride, at::IntArrayRef padding) {
   const bool few_channels = weight.scalar_type() == at::kFloat && weight.size(1) < kWidestVector;
   return (few_channels || at::isReducedFloatingType(weight.scalar_type())) && !all_are(stride, 1) &&
